@@ -1,0 +1,325 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// FleetRollout describes what to run on a fleet of managed clusters and how
+// carefully to change it. The hub admits one cluster after the other to a new
+// revision, waits for proof of health, and puts the retained stable revision
+// back when the proof fails.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=fro,categories=ocm
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Stable",type=string,JSONPath=`.status.stableRevision.version`
+// +kubebuilder:printcolumn:name="Group",type=string,JSONPath=`.status.run.group`
+// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.clusters.progress`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: must be at most 63 characters, because it becomes a label value; choose a shorter name"
+type FleetRollout struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the desired content and the strategy that brings it out.
+	// +required
+	Spec FleetRolloutSpec `json:"spec"`
+
+	// status is written by the manager alone.
+	// +optional
+	Status FleetRolloutStatus `json:"status,omitempty"`
+}
+
+// FleetRolloutList is a list of FleetRollouts.
+// +kubebuilder:object:root=true
+type FleetRolloutList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []FleetRollout `json:"items"`
+}
+
+// FleetRolloutSpec is the desired content and the strategy that brings it out.
+type FleetRolloutSpec struct {
+	// version is the SemVer version that people and dashboards talk about. It
+	// is part of the content: a changed version is a new revision.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)(-((0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(\\\\.(0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?(\\\\+([0-9a-zA-Z-]+(\\\\.[0-9a-zA-Z-]+)*))?$')",messageExpression="'spec.version: \"' + self + '\" is not a SemVer version; write MAJOR.MINOR.PATCH, such as 1.4.0'"
+	Version string `json:"version"`
+
+	// placements names the OCM Placements of this namespace whose decisions
+	// select the managed clusters. A cluster selected by two counts once.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Placements []PlacementReference `json:"placements"`
+
+	// paused stops joins and forward writes. Evidence counts on, and automatic
+	// rollback stays armed.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// template is the content that every selected cluster shall run.
+	// +required
+	Template Template `json:"template"`
+
+	// delivery says how the content is applied and removed on the clusters.
+	// +optional
+	Delivery DeliveryOptions `json:"delivery,omitzero"`
+
+	// strategy says which clusters get a new revision, in which order, and
+	// what must hold before the next ones do.
+	// +required
+	Strategy Strategy `json:"strategy"`
+
+	// rollback says what happens when the failure budget is spent.
+	// +optional
+	Rollback RollbackPolicy `json:"rollback,omitzero"`
+
+	// history says how many revisions are retained.
+	// +optional
+	History HistoryPolicy `json:"history,omitzero"`
+}
+
+// PlacementReference names an OCM Placement in the namespace of the rollout.
+type PlacementReference struct {
+	// name of the Placement.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// Template is the content of a revision.
+type Template struct {
+	// components are the named parts of the content.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Components []Component `json:"components"`
+}
+
+// Component is a named list of Kubernetes objects.
+type Component struct {
+	// name of the component, unique within the template.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// manifests are plain Kubernetes objects. Each needs apiVersion, kind and
+	// metadata.name. A Secret with data or stringData is refused: whoever may
+	// read FleetRollouts could read it.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:XEmbeddedResource
+	// +kubebuilder:validation:items:XPreserveUnknownFields
+	Manifests []runtime.RawExtension `json:"manifests"`
+}
+
+// DeliveryOptions say how the content is applied and removed on the clusters.
+type DeliveryOptions struct {
+	// conflicts says what happens when a field of ours is owned by another
+	// field manager on the cluster: Force takes it over, Fail reports the
+	// conflict and applies nothing of that object. Defaults to Force.
+	// +optional
+	Conflicts ConflictPolicy `json:"conflicts,omitempty"`
+
+	// onDelete says what happens to the delivered objects when the rollout is
+	// deleted or a cluster leaves it: Delete removes them (never CRDs,
+	// Namespaces, PersistentVolumeClaims or PersistentVolumes), Orphan leaves
+	// them. Defaults to Delete.
+	// +optional
+	OnDelete DeletePolicy `json:"onDelete,omitempty"`
+}
+
+// ConflictPolicy says what happens on a field conflict of server-side apply.
+// +kubebuilder:validation:Enum=Force;Fail
+type ConflictPolicy string
+
+// The conflict policies.
+const (
+	// ConflictForce takes the field over.
+	ConflictForce ConflictPolicy = "Force"
+	// ConflictFail reports the conflict and leaves the object as it is.
+	ConflictFail ConflictPolicy = "Fail"
+)
+
+// DeletePolicy says what happens to delivered objects on removal.
+// +kubebuilder:validation:Enum=Delete;Orphan
+type DeletePolicy string
+
+// The delete policies.
+const (
+	// DeletePolicyDelete removes the delivered objects.
+	DeletePolicyDelete DeletePolicy = "Delete"
+	// DeletePolicyOrphan leaves the delivered objects on the cluster.
+	DeletePolicyOrphan DeletePolicy = "Orphan"
+)
+
+// Strategy says which clusters get a new revision, in which order, and what
+// must hold before the next ones do.
+type Strategy struct {
+	// groups are walked in order. A cluster is in the first group whose
+	// selector matches its ManagedCluster labels; clusters that no group
+	// selects form a final implicit group named "unmatched".
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Groups []Group `json:"groups"`
+
+	// progressDeadlineSeconds is how long a cluster may take from the write of
+	// its new content until it is proven healthy. Paused time does not count.
+	// Defaults to 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+
+	// failureBudget is how many clusters of the whole fleet may fail before
+	// the run ends. Defaults to none.
+	// +optional
+	FailureBudget *FailureBudget `json:"failureBudget,omitempty"`
+}
+
+// Group is a set of clusters that share a label selector.
+type Group struct {
+	// name of the group, unique within the strategy.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self != 'unmatched'",message="the group name \"unmatched\" is reserved for clusters that no group selects; choose another name"
+	Name string `json:"name"`
+
+	// clusterSelector selects ManagedClusters by label. An empty selector
+	// matches every cluster.
+	// +required
+	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+
+	// maxConcurrent is how many clusters of the group may be changing at the
+	// same time: a number, or a percentage of the group, rounded down but at
+	// least 1. Defaults to 100%.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : string(self).matches('^([1-9][0-9]?|100)%$')",message="maxConcurrent: write a number of at least 1, or a percentage from 1% to 100%"
+	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
+
+	// failureBudget of this group, beside the one of the whole fleet.
+	// +optional
+	FailureBudget *FailureBudget `json:"failureBudget,omitempty"`
+
+	// minSuccessSeconds is how long a cluster must have been proven healthy
+	// before its place of maxConcurrent is free for the next. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	MinSuccessSeconds int32 `json:"minSuccessSeconds,omitempty"`
+
+	// steps are cumulative shares of the group; shares never fall, and the
+	// last one is 100%. Defaults to one step of 100% without soak.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || string(self[self.size()-1].clusters) == '100%'",message="steps: the last step of a group must have clusters: 100%"
+	Steps []Step `json:"steps,omitempty"`
+}
+
+// Step is a cumulative share of a group with its own gates.
+type Step struct {
+	// clusters is how many clusters of the group have the new revision when
+	// the step is written: a number, or a percentage that rounds up. 0 admits
+	// none and waits for a person.
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : string(self).matches('^([0-9]|[1-9][0-9]|100)%$')",message="clusters: write a number of at least 0, or a percentage from 0% to 100%"
+	Clusters intstr.IntOrString `json:"clusters"`
+
+	// soakSeconds is how long every cluster of the step must stay proven
+	// healthy before the step is left. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2592000
+	SoakSeconds int32 `json:"soakSeconds,omitempty"`
+}
+
+// FailureBudget bounds how many clusters may fail.
+type FailureBudget struct {
+	// clusters that may fail: a number, or a percentage that rounds down.
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : string(self).matches('^([0-9]|[1-9][0-9]|100)%$')",message="failureBudget.clusters: write a number of at least 0, or a percentage from 0% to 100%"
+	Clusters intstr.IntOrString `json:"clusters"`
+}
+
+// RollbackPolicy says what happens when the failure budget is spent.
+type RollbackPolicy struct {
+	// mode Automatic puts the stable revision back at once; Manual halts and
+	// waits for a person. Defaults to Automatic.
+	// +optional
+	Mode RollbackMode `json:"mode,omitempty"`
+
+	// unhealthySeconds is how long a cluster that was proven healthy may be
+	// unhealthy before it counts as failed. Defaults to 120.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	UnhealthySeconds *int32 `json:"unhealthySeconds,omitempty"`
+
+	// maxConcurrent is how many of the clusters going back may be changing at
+	// the same time: a number, or a percentage of them, rounded down but at
+	// least 1. Defaults to 100%.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : string(self).matches('^([1-9][0-9]?|100)%$')",message="rollback.maxConcurrent: write a number of at least 1, or a percentage from 1% to 100%"
+	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
+
+	// verification of the clusters that went back.
+	// +optional
+	Verification RollbackVerification `json:"verification,omitzero"`
+}
+
+// RollbackMode says who decides to go back.
+// +kubebuilder:validation:Enum=Automatic;Manual
+type RollbackMode string
+
+// The rollback modes.
+const (
+	// RollbackAutomatic goes back by itself.
+	RollbackAutomatic RollbackMode = "Automatic"
+	// RollbackManual halts and waits for a person.
+	RollbackManual RollbackMode = "Manual"
+)
+
+// RollbackVerification says how a rollback is verified.
+type RollbackVerification struct {
+	// timeoutSeconds is how long one cluster may take to prove the restored
+	// revision before it is named and the next goes. Defaults to 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// HistoryPolicy says how many revisions are retained.
+type HistoryPolicy struct {
+	// limit is how many revisions are kept beside the stable one and any that
+	// is still in use. Defaults to 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Limit *int32 `json:"limit,omitempty"`
+}

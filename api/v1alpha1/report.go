@@ -1,0 +1,91 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// AddonName is the name of the addon: of its ClusterManagementAddOn, and of
+// the ManagedClusterAddOn in the namespace of each cluster.
+const AddonName = "fleet-rollout"
+
+// AgentLeaseName is the name of the Lease in the namespace of each cluster
+// that the agent renews.
+const AgentLeaseName = "fleet-rollout-agent"
+
+// MaxReportBytes bounds the message of the agent's condition.
+const MaxReportBytes = 8 << 10
+
+// Health is the health of an object, or of a whole delivery, as the agent sees
+// it. It is also the reason of the agent's condition.
+// +kubebuilder:validation:Enum=Healthy;Progressing;Degraded;Failed;Suspended
+type Health string
+
+// The healths, from a closed set.
+const (
+	// HealthHealthy: the object is at its delivered content and healthy.
+	HealthHealthy Health = "Healthy"
+	// HealthProgressing: not there yet, or still at earlier content.
+	HealthProgressing Health = "Progressing"
+	// HealthDegraded: unhealthy; it may recover by itself.
+	HealthDegraded Health = "Degraded"
+	// HealthFailed: terminally failed; it will not recover by itself.
+	HealthFailed Health = "Failed"
+	// HealthSuspended: stopped on purpose; neither success nor failure.
+	HealthSuspended Health = "Suspended"
+)
+
+// AgentReport is the message of the condition that the agent on a managed
+// cluster sets on its own ManagedClusterAddOn, one per rollout, as JSON. It
+// echoes digest and delivery number: without both it proves nothing.
+type AgentReport struct {
+	// Digest of the revision that was evaluated.
+	Digest string `json:"digest"`
+	// Delivery number that was evaluated.
+	Delivery int64 `json:"delivery"`
+	// Health of the delivery: the worst of its objects.
+	Health Health `json:"health"`
+	// Text is one line for people.
+	Text string `json:"text,omitempty"`
+	// Objects counts the evaluated objects.
+	Objects int32 `json:"objects"`
+	// Unhealthy names the objects that are not healthy, the worst first.
+	Unhealthy []ObjectHealth `json:"unhealthy,omitempty"`
+	// Truncated tells that Unhealthy was cut to keep the message in bounds.
+	Truncated bool `json:"truncated,omitempty"`
+	// CompletedJobs names the delivered Jobs ("namespace/name") that completed.
+	CompletedJobs []string `json:"completedJobs,omitempty"`
+}
+
+// Encode writes the report as the condition's message, at most MaxReportBytes
+// long: unhealthy objects are cut from the end until it fits.
+func (r AgentReport) Encode() (string, error) {
+	for {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return "", fmt.Errorf("encode agent report: %w", err)
+		}
+		if len(raw) <= MaxReportBytes || (len(r.Unhealthy) == 0 && len(r.CompletedJobs) == 0) {
+			return string(raw), nil
+		}
+		r.Truncated = true
+		if n := len(r.Unhealthy); n > 1 || len(r.CompletedJobs) == 0 {
+			r.Unhealthy = r.Unhealthy[:n/2]
+		} else {
+			r.CompletedJobs = r.CompletedJobs[:len(r.CompletedJobs)/2]
+		}
+	}
+}
+
+// DecodeAgentReport reads a report from a condition's message. It returns an
+// error if the message is not JSON or lacks digest or delivery number.
+func DecodeAgentReport(message string) (AgentReport, error) {
+	var r AgentReport
+	if err := json.Unmarshal([]byte(message), &r); err != nil {
+		return AgentReport{}, fmt.Errorf("decode agent report: %w", err)
+	}
+	if r.Digest == "" || r.Delivery == 0 {
+		return AgentReport{}, fmt.Errorf("decode agent report: digest or delivery number is missing")
+	}
+	return r, nil
+}

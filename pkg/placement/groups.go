@@ -1,0 +1,3 @@
+// Package placement turns the decisions of OCM Placements into the members of
+// a rollout and their groups.
+package placement
