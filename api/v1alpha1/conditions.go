@@ -85,6 +85,21 @@ const (
 	ReasonDeleting = "Deleting"
 )
 
+// The reasons of a write of intent to a cluster, beside RollingBack.
+const (
+	// ReasonAdmitted surfaces when a step admits a cluster to the run.
+	ReasonAdmitted = "Admitted"
+	// ReasonJoined surfaces when a cluster that has nothing of the rollout yet
+	// gets the stable revision.
+	ReasonJoined = "Joined"
+	// ReasonCaughtUp surfaces when a cluster that missed a run, because it was
+	// blocked or not selected then, gets the stable revision.
+	ReasonCaughtUp = "CaughtUp"
+	// ReasonSupersededUnhealthy surfaces when a cluster goes back because it is
+	// unhealthy on a superseded revision and its turn has not come.
+	ReasonSupersededUnhealthy = "SupersededUnhealthy"
+)
+
 // The reasons of PlacementResolved. They also appear in Ready.
 const (
 	// ReasonResolved surfaces when all decisions were read completely.

@@ -150,6 +150,7 @@ type Run struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=17
 	FrozenGroups []Group `json:"frozenGroups,omitempty"`
 
 	// group that is being walked; empty once the run has ended.
@@ -188,6 +189,7 @@ type Run struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=17
 	Groups []GroupCounts `json:"groups,omitempty"`
 }
 

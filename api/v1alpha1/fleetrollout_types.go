@@ -50,7 +50,7 @@ type FleetRolloutSpec struct {
 	// is part of the content: a changed version is a new revision.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)(-((0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(\\\\.(0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?(\\\\+([0-9a-zA-Z-]+(\\\\.[0-9a-zA-Z-]+)*))?$')",messageExpression="'spec.version: \"' + self + '\" is not a SemVer version; write MAJOR.MINOR.PATCH, such as 1.4.0'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)(-((0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(\\\\.(0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?(\\\\+([0-9a-zA-Z-]+(\\\\.[0-9a-zA-Z-]+)*))?$')",messageExpression="'\"' + self + '\" is not a SemVer version; write MAJOR.MINOR.PATCH without a leading v, such as 1.4.0 or 1.5.0-rc.1'"
 	Version string `json:"version"`
 
 	// placements names the OCM Placements of this namespace whose decisions
@@ -60,6 +60,7 @@ type FleetRolloutSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name))",message="a Placement is named twice; name each one once"
 	Placements []PlacementReference `json:"placements"`
 
 	// paused stops joins and forward writes. Evidence counts on, and automatic
@@ -106,6 +107,7 @@ type Template struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(d, d.name == c.name))",message="two components have the same name; rename one, or join their manifests"
 	Components []Component `json:"components"`
 }
 
@@ -119,13 +121,16 @@ type Component struct {
 
 	// manifests are plain Kubernetes objects. Each needs apiVersion, kind and
 	// metadata.name. A Secret with data or stringData is refused: whoever may
-	// read FleetRollouts could read it.
+	// read FleetRollouts could read it. A Job with ttlSecondsAfterFinished is
+	// refused: the work agent would run it again after its time.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:XEmbeddedResource
 	// +kubebuilder:validation:items:XPreserveUnknownFields
+	// +kubebuilder:validation:items:XValidation:rule="self.kind != 'List'",message="kind List is a list, not an object; write its items here one by one"
+	// +kubebuilder:validation:items:XValidation:rule="self.kind == 'List' || (has(self.metadata) && has(self.metadata.name) && self.metadata.name != '')",message="metadata.name is missing; give the object a fixed name (generateName is not enough), and write the items of a list one by one"
 	Manifests []runtime.RawExtension `json:"manifests"`
 }
 
@@ -180,6 +185,8 @@ type Strategy struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.name == g.name))",message="two groups have the same name; rename one"
+	// +kubebuilder:validation:XValidation:rule="self.all(g, g.name != 'unmatched')",message="the group name \"unmatched\" is reserved for clusters that no group selects; choose another name"
 	Groups []Group `json:"groups"`
 
 	// progressDeadlineSeconds is how long a cluster may take from the write of
@@ -202,7 +209,6 @@ type Group struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self != 'unmatched'",message="the group name \"unmatched\" is reserved for clusters that no group selects; choose another name"
 	Name string `json:"name"`
 
 	// clusterSelector selects ManagedClusters by label. An empty selector
@@ -215,7 +221,6 @@ type Group struct {
 	// least 1. Defaults to 100%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : string(self).matches('^([1-9][0-9]?|100)%$')",message="maxConcurrent: write a number of at least 1, or a percentage from 1% to 100%"
 	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
 
 	// failureBudget of this group, beside the one of the whole fleet.
@@ -234,7 +239,7 @@ type Group struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
-	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || string(self[self.size()-1].clusters) == '100%'",message="steps: the last step of a group must have clusters: 100%"
+	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || self[self.size()-1].clusters == '100%'",message="the last step must have clusters: 100%, or part of the group would never be updated; add such a step"
 	Steps []Step `json:"steps,omitempty"`
 }
 
@@ -245,7 +250,6 @@ type Step struct {
 	// none and waits for a person.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : string(self).matches('^([0-9]|[1-9][0-9]|100)%$')",message="clusters: write a number of at least 0, or a percentage from 0% to 100%"
 	Clusters intstr.IntOrString `json:"clusters"`
 
 	// soakSeconds is how long every cluster of the step must stay proven
@@ -261,7 +265,6 @@ type FailureBudget struct {
 	// clusters that may fail: a number, or a percentage that rounds down.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : string(self).matches('^([0-9]|[1-9][0-9]|100)%$')",message="failureBudget.clusters: write a number of at least 0, or a percentage from 0% to 100%"
 	Clusters intstr.IntOrString `json:"clusters"`
 }
 
@@ -284,7 +287,6 @@ type RollbackPolicy struct {
 	// least 1. Defaults to 100%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : string(self).matches('^([1-9][0-9]?|100)%$')",message="rollback.maxConcurrent: write a number of at least 1, or a percentage from 1% to 100%"
 	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
 
 	// verification of the clusters that went back.

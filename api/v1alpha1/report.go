@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // AddonName is the name of the addon: of its ClusterManagementAddOn, and of
@@ -51,41 +52,61 @@ type AgentReport struct {
 	Objects int32 `json:"objects"`
 	// Unhealthy names the objects that are not healthy, the worst first.
 	Unhealthy []ObjectHealth `json:"unhealthy,omitempty"`
-	// Truncated tells that Unhealthy was cut to keep the message in bounds.
+	// Truncated tells that something was cut to keep the message in bounds.
 	Truncated bool `json:"truncated,omitempty"`
 	// CompletedJobs names the delivered Jobs ("namespace/name") that completed.
 	CompletedJobs []string `json:"completedJobs,omitempty"`
 }
 
 // Encode writes the report as the condition's message, at most MaxReportBytes
-// long: unhealthy objects are cut from the end until it fits.
+// long. What does not fit is cut from the end, and Truncated says so: first the
+// text beyond MaxMessageLength bytes, then unhealthy objects, and completed
+// jobs last, because a job that the hub has not heard of may be run again.
+// It returns an error if the digest alone is too long.
 func (r AgentReport) Encode() (string, error) {
+	if len(r.Text) > MaxMessageLength {
+		r.Text = strings.ToValidUTF8(r.Text[:MaxMessageLength], "")
+		r.Truncated = true
+	}
 	for {
 		raw, err := json.Marshal(r)
-		if err != nil {
+		switch {
+		case err != nil:
 			return "", fmt.Errorf("encode agent report: %w", err)
-		}
-		if len(raw) <= MaxReportBytes || (len(r.Unhealthy) == 0 && len(r.CompletedJobs) == 0) {
+		case len(raw) <= MaxReportBytes:
 			return string(raw), nil
+		case len(r.Unhealthy) > 0:
+			r.Unhealthy = r.Unhealthy[:len(r.Unhealthy)/2]
+		case len(r.CompletedJobs) > 0:
+			r.CompletedJobs = r.CompletedJobs[:len(r.CompletedJobs)/2]
+		default:
+			return "", fmt.Errorf("encode agent report: digest and text take %d bytes, more than %d", len(raw), MaxReportBytes)
 		}
 		r.Truncated = true
-		if n := len(r.Unhealthy); n > 1 || len(r.CompletedJobs) == 0 {
-			r.Unhealthy = r.Unhealthy[:n/2]
-		} else {
-			r.CompletedJobs = r.CompletedJobs[:len(r.CompletedJobs)/2]
-		}
 	}
 }
 
 // DecodeAgentReport reads a report from a condition's message. It returns an
-// error if the message is not JSON or lacks digest or delivery number.
+// error if the message is not JSON, lacks digest or delivery number, or has a
+// health that this API does not know: none of them proves anything.
 func DecodeAgentReport(message string) (AgentReport, error) {
 	var r AgentReport
 	if err := json.Unmarshal([]byte(message), &r); err != nil {
 		return AgentReport{}, fmt.Errorf("decode agent report: %w", err)
 	}
-	if r.Digest == "" || r.Delivery == 0 {
-		return AgentReport{}, fmt.Errorf("decode agent report: digest or delivery number is missing")
+	if r.Digest == "" || r.Delivery < 1 {
+		return AgentReport{}, fmt.Errorf("decode agent report: digest %q or delivery number %d is missing or wrong", r.Digest, r.Delivery)
+	}
+	if !r.Health.isKnown() {
+		return AgentReport{}, fmt.Errorf("decode agent report: unknown health %q; is the agent of another release?", r.Health)
 	}
 	return r, nil
+}
+
+func (h Health) isKnown() bool {
+	switch h {
+	case HealthHealthy, HealthProgressing, HealthDegraded, HealthFailed, HealthSuspended:
+		return true
+	}
+	return false
 }

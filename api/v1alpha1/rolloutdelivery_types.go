@@ -47,12 +47,19 @@ type RolloutDeliveryList struct {
 type RolloutReference struct {
 	// namespace of the FleetRollout.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 	// name of the FleetRollout.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 	// uid of the FleetRollout.
 	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
 }
 
@@ -74,6 +81,7 @@ const (
 type RolloutDeliverySpec struct {
 	// rollout that the delivery belongs to.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a delivery belongs to one rollout for ever; delete it, and the manager makes the one that is due"
 	Rollout RolloutReference `json:"rollout"`
 
 	// revision that the cluster shall have.
@@ -83,6 +91,7 @@ type RolloutDeliverySpec struct {
 	// delivery counts the writes of intent to this cluster, from 1.
 	// +required
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="the delivery number never falls, or evidence of an earlier intent would count as proof of this one; write a higher number"
 	Delivery int64 `json:"delivery"`
 
 	// run is the number of the rollout's run that was the latest when this
@@ -126,6 +135,12 @@ type RolloutDeliverySpec struct {
 	// has been missing from complete placement decisions.
 	// +optional
 	AbsentSince *metav1.MicroTime `json:"absentSince,omitempty"`
+
+	// failure is recorded once the planner counts this delivery as failed in
+	// its run. It stays until the next delivery: within a run a failure never
+	// heals, though the sums of the step that showed it are gone.
+	// +optional
+	Failure *Cause `json:"failure,omitempty"`
 
 	// removal orders the works to be removed, after which the delivery itself
 	// goes: Delete removes the objects from the cluster, Orphan leaves them.

@@ -23,7 +23,7 @@ type RolloutRevision struct {
 
 	// spec is the frozen content.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec: a RolloutRevision is immutable; change the FleetRollout to make a new revision"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a RolloutRevision is immutable; change the FleetRollout to make a new revision"
 	Spec RolloutRevisionSpec `json:"spec"`
 
 	// status is written by the manager alone.

@@ -7,8 +7,9 @@ import (
 )
 
 // Plan is what shall be done now, and why. The caller persists the facts
-// (Run, Rollbacks, Stable, Verdicts, Placements) before it carries out the
-// writes, so that a crash in between repeats a write and never a decision.
+// (Verdicts first, then Run, Rollbacks, Stable and Placements in one update)
+// before it carries out the writes, so that a crash in between repeats a write
+// and never a decision.
 type Plan struct {
 	// Run to persist: the going run, or the last one. Its WaitingFor and Groups
 	// are filled in.
@@ -35,6 +36,10 @@ type Plan struct {
 
 	// Absences to record or clear on deliveries (spec.absentSince).
 	Absences []Absence
+
+	// Failures to record on deliveries (spec.failure): clusters that count as
+	// failed from now on. None of them is also in Writes.
+	Failures []Failure
 
 	// Forget names deliveries that are Removed, or whose ManagedCluster is
 	// gone: their RolloutDelivery is deleted.
@@ -90,6 +95,12 @@ type Removal struct {
 type Absence struct {
 	Cluster string
 	Since   time.Time
+}
+
+// Failure is a cause for spec.failure of a delivery.
+type Failure struct {
+	Cluster string
+	Cause   v1alpha1.Cause
 }
 
 // Outcome is the state of the rollout as a whole.

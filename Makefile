@@ -1,0 +1,93 @@
+# Fleet Rollout. Two commands need no other set-up: "make demo" and "make test".
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+IMAGE ?= fleet-rollout:$(VERSION)
+CLUSTERS ?= 3
+
+CONTROLLER_GEN := $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen
+GOLANGCI_LINT := $(GO) tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
+
+.DEFAULT_GOAL := help
+
+##@ Use
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Bring up a real hub and three managed clusters, roll out, break, and see it go back. KEEP=1 leaves it up.
+	$(GO) run ./test/demo
+
+.PHONY: lab-up
+lab-up: ## Bring up a lab of CLUSTERS managed clusters and leave it running.
+	$(GO) run ./test/lab/cmd/lab up --clusters $(CLUSTERS)
+
+.PHONY: lab-down
+lab-down: ## Stop the lab and everything that belongs to it.
+	$(GO) run ./test/lab/cmd/lab down
+
+##@ Develop
+
+.PHONY: generate
+generate: ## Generate deep copies.
+	$(CONTROLLER_GEN) object paths=./api/...
+
+.PHONY: manifests
+manifests: ## Generate the CRDs.
+	$(CONTROLLER_GEN) crd:allowDangerousTypes=false paths=./api/... output:crd:dir=manifests/crds
+
+.PHONY: fmt
+fmt: ## Format the code.
+	gofmt -w $(shell git ls-files '*.go')
+
+.PHONY: vet
+vet: ## Run go vet.
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: vet ## Run go vet and golangci-lint (built from its module the first time).
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: build
+build: ## Build the manager and the agent into bin/.
+	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+
+.PHONY: image
+image: ## Build the container image of manager and agent (needs Docker).
+	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+##@ Test
+
+.PHONY: test
+test: vet test-unit test-integration test-e2e ## Run all tests: unit and simulation, a real API server, the real lab.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster.
+	$(GO) test $(shell $(GO) list ./... | grep -v -e /test/integration -e /test/e2e)
+
+.PHONY: test-integration
+test-integration: ## Run the suite on a real API server; it plays the agents.
+	$(GO) test -count=1 -timeout 20m ./test/integration/...
+
+.PHONY: test-e2e
+test-e2e: ## Run the suite on real Kubernetes and real OCM.
+	$(GO) test -count=1 -timeout 40m -v ./test/e2e/...
+
+.PHONY: bench
+bench: ## Run the benchmarks of the pure packages.
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./pkg/...
+
+.PHONY: verify
+verify: generate manifests fmt ## Regenerate and require a clean tree.
+	@git diff --exit-code || { echo "verify: generated files or formatting changed; commit the diff above"; exit 1; }
+	@test -z "$$(git status --porcelain)" || { git status --short; echo "verify: the tree is not clean"; exit 1; }
+
+.PHONY: clean
+clean: ## Remove what make built here. The cache of the lab's binaries stays.
+	rm -rf bin

@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+// Access says what the agent can know about the objects of a kind.
+type Access string
+
+// The accesses.
+const (
+	// AccessReadable: the watch of the kind is complete.
+	AccessReadable Access = "Readable"
+	// AccessSettling: the watch has just been started. An object of this kind
+	// is neither there nor missing.
+	AccessSettling Access = "Settling"
+	// AccessForbidden: the agent may not read the kind, or it is a Secret. The
+	// hub demands of every object that the work agent has applied it at the
+	// work's present generation; where only existence counts, that is enough.
+	AccessForbidden Access = "Forbidden"
+	// AccessNotServed: the cluster does not serve the kind.
+	AccessNotServed Access = "NotServed"
+	// AccessBroken: the kind cannot be read for another reason.
+	AccessBroken Access = "Broken"
+)
+
+// Sight is what the agent sees of one object.
+type Sight struct {
+	Access Access
+	// Problem says why the access is broken.
+	Problem string
+	// Meta is nil if the object is not there.
+	Meta metav1.Object
+	// Full is the whole object, for the kinds whose status is judged.
+	Full *unstructured.Unstructured
+	// Inherited tells that the verdict on the object's progress was given to
+	// earlier content: it was there, word for word, before the content changed.
+	Inherited bool
+	// Complaint is what the object's pods complain about, if anything.
+	Complaint string
+}
+
+// Look is how evaluate sees the managed cluster.
+type Look func(v1alpha1.ObjectReference) Sight
+
+// maxMessage bounds the message about one object, in bytes.
+const maxMessage = 512
+
+// canEvaluate tells whether the hub has said which objects the delivery
+// consists of. Before, and while they are being removed, there is nothing to
+// say about it.
+func canEvaluate(d *v1alpha1.RolloutDelivery) bool {
+	rendered := d.Status.Rendered
+	return rendered != nil && d.Spec.Removal == "" &&
+		rendered.Delivery == d.Spec.Delivery && rendered.Digest == d.Spec.Revision.Digest
+}
+
+// evaluate judges a rendered delivery. It returns false while it cannot know,
+// because a watch is not complete yet: then the last report stands.
+func evaluate(d *v1alpha1.RolloutDelivery, look Look) (v1alpha1.AgentReport, bool) {
+	rendered := d.Status.Rendered
+	report := v1alpha1.AgentReport{
+		Digest:   rendered.Digest,
+		Delivery: rendered.Delivery,
+		Health:   v1alpha1.HealthHealthy,
+		Objects:  int32(len(rendered.Objects)),
+	}
+	var taken []string
+	for _, object := range rendered.Objects {
+		sight := look(object.ObjectReference)
+		switch {
+		case sight.Access == AccessSettling:
+			return v1alpha1.AgentReport{}, false
+		case sight.Access == AccessForbidden && !isJudged(object.ObjectReference):
+			taken = append(taken, describe(object.ObjectReference))
+			continue
+		}
+		health, message := judge(object, sight)
+		if health == v1alpha1.HealthHealthy {
+			if object.Group == "batch" && object.Kind == "Job" {
+				report.CompletedJobs = append(report.CompletedJobs, object.Namespace+"/"+object.Name)
+			}
+			continue
+		}
+		report.Unhealthy = append(report.Unhealthy, v1alpha1.ObjectHealth{
+			ObjectReference: object.ObjectReference,
+			Health:          health,
+			Message:         bounded(message),
+		})
+	}
+	slices.SortStableFunc(report.Unhealthy, func(a, b v1alpha1.ObjectHealth) int {
+		return cmp.Compare(severity(b.Health), severity(a.Health))
+	})
+	if len(report.Unhealthy) > 0 {
+		report.Health = report.Unhealthy[0].Health
+	}
+	report.Text = text(report, taken)
+	return report, true
+}
+
+// judge gives the health of one object, and says what is wrong with it.
+func judge(wanted v1alpha1.RenderedObject, sight Sight) (v1alpha1.Health, string) {
+	judge, judged := ruleOf(kindOf(wanted.ObjectReference).GroupKind())
+	switch {
+	case sight.Access == AccessForbidden:
+		return v1alpha1.HealthProgressing, fmt.Sprintf(
+			"the agent may not read %s: grant it get, list and watch", apiOf(wanted.ObjectReference))
+	case sight.Access == AccessNotServed:
+		return v1alpha1.HealthProgressing, fmt.Sprintf("the cluster does not serve %s", apiOf(wanted.ObjectReference))
+	case sight.Access == AccessBroken:
+		return v1alpha1.HealthProgressing, "cannot be read: " + sight.Problem
+	case sight.Meta == nil:
+		return v1alpha1.HealthProgressing, "not there yet"
+	case sight.Meta.GetDeletionTimestamp() != nil:
+		return v1alpha1.HealthProgressing, "being deleted"
+	case sight.Meta.GetAnnotations()[v1alpha1.AnnotationContentHash] != wanted.Hash:
+		return v1alpha1.HealthProgressing, "still at earlier content"
+	case !judged:
+		return v1alpha1.HealthHealthy, ""
+	case sight.Full == nil:
+		return v1alpha1.HealthProgressing, "its status has not been read yet"
+	}
+	return judge(sight)
+}
+
+// isJudged tells whether the status of a kind counts. Then application alone
+// proves nothing, and an agent that may not read it must not call it healthy.
+func isJudged(ref v1alpha1.ObjectReference) bool {
+	_, judged := ruleOf(kindOf(ref).GroupKind())
+	return judged
+}
+
+// severity orders healths for the worst of many. Progressing is worse than
+// Suspended: a suspended Job must not hide that a Deployment does not get
+// ready, because Suspended holds a step without a deadline.
+func severity(h v1alpha1.Health) int {
+	switch h {
+	case v1alpha1.HealthFailed:
+		return 4
+	case v1alpha1.HealthDegraded:
+		return 3
+	case v1alpha1.HealthProgressing:
+		return 2
+	case v1alpha1.HealthSuspended:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// text is the report in one line: the worst object, how many more there are,
+// and what the agent had to take on trust.
+func text(report v1alpha1.AgentReport, taken []string) string {
+	var line string
+	switch n := len(report.Unhealthy); {
+	case n == 0:
+		line = fmt.Sprintf("all objects are healthy (%d)", report.Objects)
+	case n == 1:
+		line = sentence(report.Unhealthy[0])
+	default:
+		line = fmt.Sprintf("%s; %d more of %d objects are not healthy", sentence(report.Unhealthy[0]), n-1, report.Objects)
+	}
+	switch n := len(taken); {
+	case n == 0:
+	case n == 1:
+		line += fmt.Sprintf("; %s is not readable by the agent: taken as applied", taken[0])
+	default:
+		line += fmt.Sprintf("; %s and %d more are not readable by the agent: taken as applied", taken[0], n-1)
+	}
+	return bounded(line)
+}
+
+func sentence(o v1alpha1.ObjectHealth) string {
+	return describe(o.ObjectReference) + ": " + o.Message
+}
+
+// describe names an object as people do: "Deployment payments/api".
+func describe(ref v1alpha1.ObjectReference) string {
+	if ref.Namespace == "" {
+		return ref.Kind + " " + ref.Name
+	}
+	return ref.Kind + " " + ref.Namespace + "/" + ref.Name
+}
+
+func apiOf(ref v1alpha1.ObjectReference) string {
+	if ref.Group == "" {
+		return ref.Version + " " + ref.Kind
+	}
+	return ref.Group + "/" + ref.Version + " " + ref.Kind
+}
+
+// bounded cuts a message to maxMessage bytes, at the end of a character, and
+// to one line.
+func bounded(message string) string {
+	message = strings.Join(strings.Fields(message), " ")
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+}

@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+const (
+	// notServedRetry grows to retryCap: a custom resource may be delivered just
+	// after its definition.
+	notServedRetry = time.Second
+	retryCap       = 15 * time.Second
+	// forbiddenRetry is how soon a grant is noticed.
+	forbiddenRetry = time.Minute
+	// settleFor is how long a kind may fail to be read before its objects are
+	// reported as not readable instead of not at all.
+	settleFor = 30 * time.Second
+)
+
+// kindWatch watches the delivered objects of one kind, and knows why when it
+// cannot. Kinds whose status is judged are read whole; of all others only the
+// metadata, so that the content of a ConfigMap never gets here.
+type kindWatch struct {
+	kind     schema.GroupVersionKind
+	clients  clients
+	clock    clock.WithTicker
+	observer observer
+	stop     context.CancelFunc
+	startAt  time.Time
+
+	mu      sync.RWMutex
+	access  Access
+	problem string
+	objects map[types.NamespacedName]seenObject
+}
+
+// seenObject is an object with the verdict on its progress that it had already
+// when its content last changed.
+type seenObject struct {
+	meta      metav1.Object
+	full      *unstructured.Unstructured
+	inherited string
+}
+
+func newKindWatch(kind schema.GroupVersionKind, c clients, clock clock.WithTicker, o observer) *kindWatch {
+	return &kindWatch{
+		kind: kind, clients: c, clock: clock, observer: o, startAt: clock.Now(),
+		access: AccessSettling, objects: map[types.NamespacedName]seenObject{},
+	}
+}
+
+func (w *kindWatch) see(namespace, name string) Sight {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	sight := Sight{Access: w.access, Problem: w.problem}
+	seen, found := w.objects[types.NamespacedName{Namespace: namespace, Name: name}]
+	if w.access != AccessReadable || !found {
+		return sight
+	}
+	sight.Meta, sight.Full = seen.meta, seen.full
+	if sight.Full != nil && seen.inherited != "" {
+		sight.Inherited = seen.inherited == verdict(seen.full)
+	}
+	return sight
+}
+
+// run keeps the watch going until the context ends: it finds the resource of
+// the kind, asks whether it may read it, watches, and begins again when the
+// answer changes.
+func (w *kindWatch) run(ctx context.Context) {
+	retry := notServedRetry
+	for ctx.Err() == nil {
+		began := w.clock.Now()
+		err := w.watch(ctx)
+		if w.clock.Since(began) > retryCap {
+			retry = notServedRetry
+		}
+		wait := retry
+		switch {
+		case ctx.Err() != nil:
+			return
+		case apierrors.IsForbidden(err):
+			w.setAccess(AccessForbidden, "")
+			wait = forbiddenRetry
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
+			w.setAccess(AccessNotServed, "")
+			w.clients.mapper.Reset()
+		default:
+			klog.InfoS("Cannot read kind on the managed cluster", "kind", w.kind, "err", err)
+			// An API that does not answer at all says nothing about the objects:
+			// then the Lease is not renewed, and the hub counts the cluster lost.
+			answered := apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
+			if answered && w.clock.Since(w.startAt) >= settleFor {
+				w.setAccess(AccessBroken, err.Error())
+			}
+		}
+		if retry *= 2; retry > retryCap {
+			retry = retryCap
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.clock.After(wait):
+		}
+	}
+}
+
+// watch returns when the kind cannot be watched, or no longer.
+func (w *kindWatch) watch(ctx context.Context) error {
+	mapping, err := w.clients.mapper.RESTMapping(w.kind.GroupKind(), w.kind.Version)
+	if err != nil {
+		return err
+	}
+	if err := w.tryList(ctx, mapping.Resource); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	informer := w.informer(mapping.Resource)
+	if err := informer.SetTransform(withoutManagedFields); err != nil {
+		return fmt.Errorf("watch %s: %w", w.kind, err)
+	}
+	if err := informer.SetWatchErrorHandlerWithContext(
+		func(ctx context.Context, r *cache.Reflector, err error) {
+			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+				cancel(err)
+				return
+			}
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		}); err != nil {
+		return fmt.Errorf("watch %s: %w", w.kind, err)
+	}
+	registration, err := informer.AddEventHandler(w.handler())
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", w.kind, err)
+	}
+	w.forget()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		informer.RunWithContext(ctx)
+	}()
+	if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		w.setAccess(AccessReadable, "")
+	}
+	<-stopped
+	return context.Cause(ctx)
+}
+
+// onlyDelivered selects the objects that a rollout delivered.
+func onlyDelivered(options *metav1.ListOptions) {
+	options.LabelSelector = v1alpha1.LabelRolloutName
+}
+
+// tryList asks whether the kind may be read: an informer would not say, but
+// try again for ever.
+func (w *kindWatch) tryList(ctx context.Context, resource schema.GroupVersionResource) error {
+	options := metav1.ListOptions{Limit: 1}
+	onlyDelivered(&options)
+	_, err := w.clients.metadata.Resource(resource).List(ctx, options)
+	return err
+}
+
+func (w *kindWatch) informer(resource schema.GroupVersionResource) cache.SharedIndexInformer {
+	if _, judged := ruleOf(w.kind.GroupKind()); judged {
+		return dynamicinformer.NewFilteredDynamicInformer(
+			w.clients.dynamic, resource, metav1.NamespaceAll, 0, cache.Indexers{}, onlyDelivered).Informer()
+	}
+	return metadatainformer.NewFilteredMetadataInformer(
+		w.clients.metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{}, onlyDelivered).Informer()
+}
+
+func withoutManagedFields(o any) (any, error) {
+	if object, err := meta.Accessor(o); err == nil {
+		object.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+func (w *kindWatch) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    w.put,
+		UpdateFunc: func(_, o any) { w.put(o) },
+		DeleteFunc: w.remove,
+	}
+}
+
+// put remembers the object. The informer's own store is not asked, because
+// it may already hold an object whose change of content has not come by here.
+func (w *kindWatch) put(o any) {
+	object, err := meta.Accessor(o)
+	if err != nil {
+		return
+	}
+	seen := seenObject{meta: object}
+	seen.full, _ = o.(*unstructured.Unstructured)
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+
+	w.mu.Lock()
+	if before, found := w.objects[key]; found && seen.full != nil && before.full != nil {
+		seen.inherited = before.inherited
+		if stamp(before.meta) != stamp(seen.meta) {
+			seen.inherited = verdict(before.full)
+		}
+	}
+	w.objects[key] = seen
+	w.mu.Unlock()
+	w.observer.objectChanged(w.keyOf(key))
+}
+
+func (w *kindWatch) remove(o any) {
+	name, err := cache.DeletionHandlingObjectToName(o)
+	if err != nil {
+		return
+	}
+	key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
+	w.mu.Lock()
+	delete(w.objects, key)
+	w.mu.Unlock()
+	w.observer.objectChanged(w.keyOf(key))
+}
+
+// forget empties the memory before a new watch: what went in between would
+// not be reported.
+func (w *kindWatch) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.objects)
+}
+
+func (w *kindWatch) setAccess(access Access, problem string) {
+	w.mu.Lock()
+	changed := w.access != access || w.problem != problem
+	w.access, w.problem = access, problem
+	w.mu.Unlock()
+	if changed {
+		w.observer.kindChanged(w.kind)
+	}
+}
+
+func (w *kindWatch) keyOf(name types.NamespacedName) objectKey {
+	return objectKey{
+		Group: w.kind.Group, Version: w.kind.Version, Kind: w.kind.Kind,
+		Namespace: name.Namespace, Name: name.Name,
+	}
+}
+
+func stamp(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationContentHash] }

@@ -1,0 +1,288 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/clock"
+	workv1 "open-cluster-management.io/api/work/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/pkg/workbuilder"
+)
+
+// Applier writes the ManifestWorks of deliveries. It is safe for concurrent use
+// on different deliveries.
+type Applier struct {
+	client   client.Client
+	reader   client.Reader
+	payloads *Payloads
+	clock    clock.PassiveClock
+
+	// claiming serialises, per cluster, looking who holds an object and
+	// recording that we do.
+	claiming [64]sync.Mutex
+}
+
+// NewApplier returns an applier that writes with writer, whose reads may come
+// from a cache, and reads with reader from the hub itself.
+func NewApplier(writer client.Client, reader client.Reader, clock clock.PassiveClock) *Applier {
+	return &Applier{client: writer, reader: reader, payloads: NewPayloads(reader), clock: clock}
+}
+
+// Task is one delivery to be carried out.
+type Task struct {
+	// Delivery as it is recorded; its status is renewed by each record.
+	Delivery *v1alpha1.RolloutDelivery
+	// Cluster of the delivery.
+	Cluster Cluster
+	// Run of its rollout.
+	Run RunClock
+	// Works of the rollout on the cluster as the cache has them.
+	Works []*workv1.ManifestWork
+}
+
+// Outcome is where a task stands.
+type Outcome struct {
+	// Status to be judged from. It may hold more than what is recorded.
+	Status v1alpha1.RolloutDeliveryStatus
+	// Works as they are now.
+	Works []*workv1.ManifestWork
+	// Obstacle is why they are not as the spec wants them; nil if they are.
+	Obstacle *Obstacle
+	// Refused is the hub's refusal behind an obstacle, to be tried again with
+	// growing delay; nil otherwise.
+	Refused error
+}
+
+// Apply brings the works of a delivery one step nearer to its spec: at most one
+// record in status and one write of the works. Where nothing is to be done, and
+// that is the rule, it reads nothing from the hub and writes nothing. The error
+// is one for which IsStale holds, or a failed read or write that is worth
+// another try; refusals are no errors but obstacles.
+func (a *Applier) Apply(ctx context.Context, task *Task) (Outcome, error) {
+	if isSettled(task) {
+		return Outcome{Status: task.Delivery.Status, Works: task.Works}, nil
+	}
+	if !task.Cluster.Exists || task.Cluster.Deleting {
+		return a.hold(task), nil
+	}
+	present, obstacle, err := a.present(ctx, task)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if obstacle != nil {
+		return Outcome{Status: taken(task.Delivery), Works: present, Obstacle: obstacle}, nil
+	}
+	if err := a.checkFresh(ctx, task, present); err != nil {
+		return Outcome{}, err
+	}
+	rendering, obstacle, err := a.render(ctx, task, present)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if obstacle != nil {
+		return a.obstructed(task, present, obstacle), nil
+	}
+	switch obstacle, err := a.record(ctx, task, rendering, present); {
+	case err != nil:
+		return Outcome{}, err
+	case obstacle != nil:
+		return a.obstructed(task, present, obstacle), nil
+	}
+	return a.write(ctx, task, rendering, present)
+}
+
+// isSettled tells whether the works are written for the delivery's present
+// phase, and the phase is not over.
+func isSettled(task *Task) bool {
+	delivery := task.Delivery
+	if !isRendered(delivery) {
+		return false
+	}
+	status := delivery.Status
+	for _, work := range task.Works {
+		if !slices.Contains(status.Rendered.Works, work.Name) {
+			return false
+		}
+	}
+	for _, name := range status.Rendered.Works {
+		work := findWork(task.Works, name)
+		if work == nil || !isWritten(work, status) || !isIntact(work) {
+			return false
+		}
+	}
+	return status.Phase == v1alpha1.PhaseDrop || !applicationOf(status, task.Works).complete
+}
+
+// taken is the status from which to go on: the recorded one, or that with which
+// a new intent begins.
+func taken(delivery *v1alpha1.RolloutDelivery) v1alpha1.RolloutDeliveryStatus {
+	if isTakenUp(delivery) {
+		return *delivery.Status.DeepCopy()
+	}
+	return takeUp(delivery)
+}
+
+// hold writes nothing to a cluster that is leaving the hub.
+func (a *Applier) hold(task *Task) Outcome {
+	return Outcome{Status: taken(task.Delivery), Works: task.Works, Obstacle: &Obstacle{
+		State: v1alpha1.StatePending,
+		Cause: v1alpha1.Cause{
+			Reason:  v1alpha1.ReasonClusterDeleting,
+			Message: fmt.Sprintf("ManagedCluster %s is being deleted or is gone: nothing is written to it", task.Cluster.Name),
+		},
+	}}
+}
+
+// obstructed is the outcome of an obstacle. One that is not waited for starts no
+// deadline; with any other the first attempt to write has been made.
+func (a *Applier) obstructed(task *Task, present []*workv1.ManifestWork, obstacle *Obstacle) Outcome {
+	status := taken(task.Delivery)
+	if obstacle.State == v1alpha1.StateDegraded {
+		startDeadline(&status, task.Run, a.clock.Now())
+	}
+	return Outcome{Status: status, Works: present, Obstacle: obstacle}
+}
+
+// render renders the delivery. What keeps it from that is an obstacle.
+func (a *Applier) render(ctx context.Context, task *Task, present []*workv1.ManifestWork) (workbuilder.Rendering, *Obstacle, error) {
+	spec := task.Delivery.Spec
+	payload, err := a.payloads.Get(ctx, spec.Rollout.Namespace, spec.Revision)
+	var missing *missingPayloadError
+	if errors.As(err, &missing) {
+		return workbuilder.Rendering{}, degraded(v1alpha1.ReasonRevisionMissing, missing.message), nil
+	}
+	if err != nil {
+		return workbuilder.Rendering{}, nil, err
+	}
+	objects, err := workbuilder.Objects(present)
+	if err != nil {
+		return workbuilder.Rendering{}, nil, fmt.Errorf("read the present works of cluster %q: %w", task.Delivery.Namespace, err)
+	}
+	rendering, err := workbuilder.Render(workbuilder.Request{
+		Cluster:       task.Delivery.Namespace,
+		Spec:          spec,
+		Payload:       payload,
+		CompletedJobs: completedBefore(task.Delivery.Status, spec),
+		Present:       objects,
+	})
+	if err != nil {
+		return workbuilder.Rendering{}, degraded(v1alpha1.ReasonInvalidSpec, err.Error()), nil
+	}
+	return rendering, nil, nil
+}
+
+func degraded(reason, message string) *Obstacle {
+	return &Obstacle{State: v1alpha1.StateDegraded, Cause: v1alpha1.Cause{Reason: reason, Message: message}}
+}
+
+// record persists what is about to be written: a new rendering, or that its
+// second phase begins. A crash after it repeats the write and no decision.
+func (a *Applier) record(ctx context.Context, task *Task, rendering workbuilder.Rendering, present []*workv1.ManifestWork) (*Obstacle, error) {
+	delivery := task.Delivery
+	if !isRendered(delivery) {
+		return a.recordRendering(ctx, task, rendering, present)
+	}
+	next := *delivery.Status.DeepCopy()
+	// The bytes are the same unless this manager renders in another way than
+	// the one that recorded; the agent compares with what is recorded.
+	next.Rendered = rendering.Rendered.DeepCopy()
+	if next.Phase == v1alpha1.PhaseAdd && applicationOf(next, present).complete && allIntact(present) {
+		next.Phase = v1alpha1.PhaseDrop
+		if next.State == v1alpha1.StateApplying {
+			announce(&next)
+		}
+	}
+	return nil, Record(ctx, a.client, delivery, next)
+}
+
+func (a *Applier) recordRendering(ctx context.Context, task *Task, rendering workbuilder.Rendering, present []*workv1.ManifestWork) (*Obstacle, error) {
+	delivery := task.Delivery
+	set, phase, obstacle, err := firstPhase(rendering, delivery.Spec.Direction, present)
+	if err != nil || obstacle != nil {
+		return obstacle, err
+	}
+	claiming := a.claimingOn(delivery.Namespace)
+	claiming.Lock()
+	defer claiming.Unlock()
+	others, err := a.others(ctx, delivery)
+	if err != nil {
+		return nil, err
+	}
+	if obstacle := heldByOther(delivery, rendering.Rendered.Objects, others); obstacle != nil {
+		return obstacle, nil
+	}
+	next := taken(delivery)
+	startDeadline(&next, task.Run, a.clock.Now())
+	record(&next, rendering, set, phase, a.clock.Now())
+	return nil, Record(ctx, a.client, delivery, next)
+}
+
+// firstPhase chooses the phase that a new rendering begins with: Add where
+// present content is left out, Drop where nothing is.
+func firstPhase(rendering workbuilder.Rendering, direction v1alpha1.Direction, present []*workv1.ManifestWork) (workbuilder.WorkSet, v1alpha1.WritePhase, *Obstacle, error) {
+	phase := v1alpha1.PhaseAdd
+	set, err := workbuilder.Works(rendering, phase, present)
+	var tooLarge *workbuilder.TooLargeError
+	if errors.As(err, &tooLarge) && tooLarge.LeftOut > 0 && direction == v1alpha1.DirectionRollback {
+		// Going back matters more than the order in which objects change.
+		set, err = workbuilder.Works(rendering, v1alpha1.PhaseDrop, present)
+		phase = v1alpha1.PhaseDrop
+	}
+	if errors.As(err, &tooLarge) {
+		return set, phase, &Obstacle{State: v1alpha1.StateBlocked, Cause: v1alpha1.Cause{
+			Reason: v1alpha1.ReasonTooLarge, Message: tooLarge.Error()}}, nil
+	}
+	if err != nil {
+		return set, phase, nil, err
+	}
+	if !set.LeavesOut() || len(rendering.Objects) == 0 {
+		phase = v1alpha1.PhaseDrop
+	}
+	return set, phase, nil, nil
+}
+
+// others are the deliveries of other rollouts to the same cluster. The hub is
+// asked only where the cache knows of some.
+func (a *Applier) others(ctx context.Context, own *v1alpha1.RolloutDelivery) ([]v1alpha1.RolloutDelivery, error) {
+	list := &v1alpha1.RolloutDeliveryList{}
+	if err := a.client.List(ctx, list, client.InNamespace(own.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the deliveries to cluster %q: %w", own.Namespace, err)
+	}
+	if !slices.ContainsFunc(list.Items, func(d v1alpha1.RolloutDelivery) bool { return d.Name != own.Name }) {
+		return nil, nil
+	}
+	if err := a.reader.List(ctx, list, client.InNamespace(own.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the deliveries to cluster %q: %w", own.Namespace, err)
+	}
+	return list.Items, nil
+}
+
+func (a *Applier) claimingOn(cluster string) *sync.Mutex {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(cluster))
+	return &a.claiming[sum.Sum32()%uint32(len(a.claiming))]
+}
+
+// Record writes a delivery's status to the hub if it differs from what is
+// recorded, and renews the delivery. It fails with a conflict if the delivery
+// has changed on the hub since it was read.
+func Record(ctx context.Context, writer client.Client, delivery *v1alpha1.RolloutDelivery, status v1alpha1.RolloutDeliveryStatus) error {
+	if equality.Semantic.DeepEqual(delivery.Status, status) {
+		return nil
+	}
+	next := delivery.DeepCopy()
+	next.Status = status
+	if err := writer.Status().Update(ctx, next); err != nil {
+		return fmt.Errorf("record the status of RolloutDelivery %s/%s: %w", delivery.Namespace, delivery.Name, err)
+	}
+	*delivery = *next
+	return nil
+}

@@ -1,0 +1,147 @@
+package revision
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+const (
+	// MaxObjectBytes is how large one object may be, and MaxTotalBytes how large
+	// all of them together: what OCM accepts in one ManifestWork (500 KiB).
+	MaxObjectBytes = 500 << 10
+	MaxTotalBytes  = 500 << 10
+	// MaxObjects is how many objects a revision may have.
+	MaxObjects = 2000
+
+	// deliveryOverheadBytes is what delivering adds to an object at most: two
+	// labels, the stamp, the suffix of a Job's name and the framing.
+	deliveryOverheadBytes = 420
+)
+
+// Frozen is the content of a FleetRollout at one moment.
+type Frozen struct {
+	// Payload is the content in its canonical form: server-written fields are
+	// gone, defaults of delivery are written out, and components and manifests
+	// are sorted, because their order means nothing.
+	Payload v1alpha1.RevisionPayload
+
+	// Digest of the payload, "sha256:" and 64 hex digits (law 19). Equal content
+	// has an equal digest, in whatever order it was written.
+	Digest string
+
+	// Inventory of the objects, in the order of the payload.
+	Inventory []v1alpha1.InventoryEntry
+}
+
+// Freeze makes a revision's content out of a spec. It returns an *InvalidError
+// that holds everything that is wrong with the spec, by field.
+func Freeze(spec v1alpha1.FleetRolloutSpec) (Frozen, error) {
+	path := field.NewPath("spec")
+	problems := checkVersion(path.Child("version"), spec.Version)
+	problems = append(problems, checkPlacements(path.Child("placements"), spec.Placements)...)
+	problems = append(problems, CheckStrategy(path.Child("strategy"), spec.Strategy)...)
+	problems = append(problems, checkRollback(path.Child("rollback"), spec.Rollback)...)
+
+	content, found := readTemplate(path.Child("template"), spec.Template)
+	problems = append(problems, found...)
+	if len(problems) > 0 {
+		return Frozen{}, &InvalidError{Problems: problems}
+	}
+	return content.freeze(spec)
+}
+
+// freeze writes the canonical payload of a template that has no problems.
+func (c content) freeze(spec v1alpha1.FleetRolloutSpec) (Frozen, error) {
+	slices.SortStableFunc(c.components, func(a, b component) int { return cmp.Compare(a.name, b.name) })
+	frozen := Frozen{Payload: v1alpha1.RevisionPayload{
+		Version: spec.Version,
+		Delivery: v1alpha1.DeliveryOptions{
+			Conflicts: spec.Delivery.ConflictsOrDefault(),
+			OnDelete:  spec.Delivery.OnDeleteOrDefault(),
+		},
+	}}
+	for _, part := range c.components {
+		slices.SortStableFunc(part.manifests, func(a, b manifest) int { return compareReferences(a.reference, b.reference) })
+		out := v1alpha1.Component{Name: part.name}
+		for _, m := range part.manifests {
+			out.Manifests = append(out.Manifests, runtime.RawExtension{Raw: m.raw})
+			frozen.Inventory = append(frozen.Inventory, v1alpha1.InventoryEntry{
+				ObjectReference: m.reference,
+				Hash:            v1alpha1.HashOf(m.raw),
+				Component:       part.name,
+			})
+		}
+		frozen.Payload.Template.Components = append(frozen.Payload.Template.Components, out)
+	}
+	digest, err := v1alpha1.ContentHash(frozen.Payload)
+	if err != nil {
+		return Frozen{}, fmt.Errorf("freeze version %s: %w", spec.Version, err)
+	}
+	frozen.Digest = digest
+	return frozen, nil
+}
+
+func checkVersion(path *field.Path, version string) field.ErrorList {
+	const maxLength = 63
+	if _, err := semver.StrictNewVersion(version); err != nil {
+		return field.ErrorList{field.Invalid(path, version, fmt.Sprintf("it is not a SemVer version (%v); write MAJOR.MINOR.PATCH, such as 1.4.0", err))}
+	}
+	if len(version) > maxLength {
+		return field.ErrorList{field.Invalid(path, version, fmt.Sprintf("it has %d characters; write at most %d", len(version), maxLength))}
+	}
+	return nil
+}
+
+func checkPlacements(path *field.Path, placements []v1alpha1.PlacementReference) field.ErrorList {
+	if len(placements) == 0 {
+		return field.ErrorList{field.Required(path, "name at least one Placement of the rollout's namespace")}
+	}
+	return nil
+}
+
+// compareReferences orders references by group, kind, namespace and name.
+func compareReferences(a, b v1alpha1.ObjectReference) int {
+	return cmp.Or(
+		cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// InvalidError tells everything that is wrong with a spec. The FleetRollout goes
+// on with the revision it has.
+type InvalidError struct {
+	// Problems by field; each names the value and the fix.
+	Problems field.ErrorList
+}
+
+// Error names the first problems, in at most about 900 bytes so that it fits a
+// condition's message, and says how many more there are.
+func (e *InvalidError) Error() string {
+	const maxBytes, roomForCount = 900, 40
+	var out strings.Builder
+	for i, problem := range e.Problems {
+		text := problem.Error()
+		if i > 0 && out.Len()+len(text) > maxBytes-roomForCount {
+			fmt.Fprintf(&out, "; and %d more problems", len(e.Problems)-i)
+			return out.String()
+		}
+		if len(text) > maxBytes-roomForCount {
+			text = strings.ToValidUTF8(text[:maxBytes-roomForCount], "") + "…"
+		}
+		if i > 0 {
+			out.WriteString("; ")
+		}
+		out.WriteString(text)
+	}
+	return out.String()
+}

@@ -1,0 +1,158 @@
+package revision
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// The bounds of the parts of a reference in a RolloutRevision, in characters.
+const (
+	maxKindLength = 63
+	maxNameLength = 253
+)
+
+// checkIdentity finds what keeps a manifest from being an object at all.
+func checkIdentity(at *field.Path, plain map[string]any) field.ErrorList {
+	var problems field.ErrorList
+	kind, problem := requiredString(at.Child("kind"), plain["kind"], "such as Deployment")
+	problems = appendIf(problems, problem)
+	apiVersion, problem := requiredString(at.Child("apiVersion"), plain["apiVersion"], "such as apps/v1")
+	problems = appendIf(problems, problem)
+	if problem == nil {
+		version, err := schema.ParseGroupVersion(apiVersion)
+		if err != nil || version.Version == "" {
+			problems = append(problems, field.Invalid(at.Child("apiVersion"), apiVersion, "write GROUP/VERSION, such as apps/v1, or v1 for the core group"))
+		}
+	}
+	if len(kind) > maxKindLength {
+		problems = append(problems, field.TooLong(at.Child("kind"), kind, maxKindLength))
+	}
+	if items, ok := plain["items"].([]any); kind == "List" || (ok && strings.HasSuffix(kind, "List")) {
+		return append(problems, field.Invalid(at.Child("kind"), kind, fmt.Sprintf("a list cannot be delivered; write its %d items as manifests of their own", len(items))))
+	}
+	metadata, ok := plain["metadata"].(map[string]any)
+	if !ok {
+		return append(problems, field.Required(at.Child("metadata"), "write metadata with a name"))
+	}
+	return append(problems, checkMetadata(at.Child("metadata"), metadata)...)
+}
+
+func checkMetadata(at *field.Path, metadata map[string]any) field.ErrorList {
+	var problems field.ErrorList
+	if generated, ok := metadata["generateName"]; ok && generated != "" {
+		problems = append(problems, field.Invalid(at.Child("generateName"), generated, "a delivered object needs a name that stays; write metadata.name instead"))
+	} else if name, problem := requiredString(at.Child("name"), metadata["name"], "the same on every cluster"); problem != nil {
+		problems = append(problems, problem)
+	} else if len(name) > maxNameLength {
+		problems = append(problems, field.TooLong(at.Child("name"), name, maxNameLength))
+	} else {
+		for _, reason := range path.IsValidPathSegmentName(name) {
+			problems = append(problems, field.Invalid(at.Child("name"), name, reason))
+		}
+	}
+	if value, ok := metadata["namespace"]; ok && value != nil {
+		namespace, isString := value.(string)
+		if !isString {
+			problems = append(problems, field.Invalid(at.Child("namespace"), value, "write a string"))
+		} else if namespace != "" {
+			for _, reason := range validation.IsDNS1123Label(namespace) {
+				problems = append(problems, field.Invalid(at.Child("namespace"), namespace, reason))
+			}
+		}
+	}
+	for _, name := range []string{"labels", "annotations"} {
+		problems = append(problems, checkStringMap(at.Child(name), metadata[name])...)
+	}
+	return problems
+}
+
+func checkStringMap(at *field.Path, value any) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	entries, ok := value.(map[string]any)
+	if !ok {
+		return field.ErrorList{field.Invalid(at, value, "write a map of strings")}
+	}
+	var problems field.ErrorList
+	for key, entry := range entries {
+		if _, ok := entry.(string); !ok {
+			problems = append(problems, field.Invalid(at.Key(key), entry, "write a string; put the value into quotes"))
+		}
+	}
+	return problems
+}
+
+// checkKind finds what is wrong with an object of its kind.
+func checkKind(at *field.Path, object *unstructured.Unstructured) field.ErrorList {
+	kind := object.GroupVersionKind()
+	switch kind.GroupKind() {
+	case schema.GroupKind{Kind: "Secret"}:
+		if problems := checkSecret(at, object); len(problems) > 0 {
+			return problems
+		}
+	case jobKind:
+		if ttl, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "ttlSecondsAfterFinished"); ok && ttl != nil {
+			return field.ErrorList{field.Invalid(at.Child("spec", "ttlSecondsAfterFinished"), ttl,
+				fmt.Sprintf("%s would run again: the work agent recreates a Job that its TTL has removed; remove the field, a new revision replaces the Job anyway", describe(object)))}
+		}
+	}
+	return checkShape(at, object)
+}
+
+// checkSecret refuses a Secret that carries something, without showing it.
+func checkSecret(at *field.Path, object *unstructured.Unstructured) field.ErrorList {
+	var problems field.ErrorList
+	for _, name := range []string{"data", "stringData"} {
+		if data, ok := object.Object[name].(map[string]any); ok && len(data) > 0 {
+			problems = append(problems, field.Forbidden(at.Child(name),
+				fmt.Sprintf("%s must not carry its data inline, where whoever may read FleetRollouts could read it; create the Secret on the clusters by other means, and refer to it by name", describe(object))))
+		}
+	}
+	return problems
+}
+
+// checkShape finds fields of built-in kinds that hold another type than the API
+// knows, such as a string where a number belongs. Unknown fields pass: the
+// managed cluster may be newer than this program.
+func checkShape(at *field.Path, object *unstructured.Unstructured) field.ErrorList {
+	typed, err := clientscheme.Scheme.New(object.GroupVersionKind())
+	if err != nil {
+		return nil
+	}
+	raw, err := json.Marshal(object.Object)
+	if err == nil {
+		err = json.Unmarshal(raw, typed)
+	}
+	if err != nil {
+		return field.ErrorList{field.Invalid(at, describe(object), fmt.Sprintf("a field has the wrong type: %v", err))}
+	}
+	return nil
+}
+
+// requiredString reads a string that must be there.
+func requiredString(at *field.Path, value any, example string) (string, *field.Error) {
+	text, ok := value.(string)
+	switch {
+	case value == nil || (ok && text == ""):
+		return "", field.Required(at, "write a string, "+example)
+	case !ok:
+		return "", field.Invalid(at, value, "write a string, "+example)
+	}
+	return text, nil
+}
+
+func appendIf(problems field.ErrorList, problem *field.Error) field.ErrorList {
+	if problem == nil {
+		return problems
+	}
+	return append(problems, problem)
+}

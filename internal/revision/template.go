@@ -1,0 +1,160 @@
+package revision
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+// content is a template that has been read, cleaned and checked.
+type content struct {
+	components []component
+}
+
+type component struct {
+	name      string
+	manifests []manifest
+}
+
+type manifest struct {
+	path      *field.Path
+	reference v1alpha1.ObjectReference
+	object    *unstructured.Unstructured
+	raw       []byte
+}
+
+// readTemplate reads all manifests. What it returns is complete only if there
+// are no problems.
+func readTemplate(path *field.Path, template v1alpha1.Template) (content, field.ErrorList) {
+	path = path.Child("components")
+	if len(template.Components) == 0 {
+		return content{}, field.ErrorList{field.Required(path, "write at least one component with one manifest")}
+	}
+	var read content
+	var problems field.ErrorList
+	names := map[string]bool{}
+	for i, source := range template.Components {
+		path := path.Index(i)
+		if names[source.Name] {
+			problems = append(problems, duplicate(path.Child("name"), source.Name, "give each component a name of its own"))
+		}
+		names[source.Name] = true
+		if len(source.Manifests) == 0 {
+			problems = append(problems, field.Required(path.Child("manifests"), fmt.Sprintf("component %q has no manifest; write one, or remove the component", source.Name)))
+		}
+		part := component{name: source.Name}
+		for j, extension := range source.Manifests {
+			m, found := readManifest(path.Child("manifests").Index(j), extension)
+			problems = append(problems, found...)
+			if len(found) == 0 {
+				part.manifests = append(part.manifests, m)
+			}
+		}
+		read.components = append(read.components, part)
+	}
+	problems = append(problems, read.checkScopes()...)
+	problems = append(problems, read.checkTogether(path)...)
+	return read, problems
+}
+
+// readManifest decodes, cleans and checks one manifest by itself.
+func readManifest(path *field.Path, extension runtime.RawExtension) (manifest, field.ErrorList) {
+	raw := extension.Raw
+	if raw == nil && extension.Object != nil {
+		encoded, err := json.Marshal(extension.Object)
+		if err != nil {
+			return manifest{}, field.ErrorList{field.Invalid(path, "", fmt.Sprintf("it cannot be written as JSON: %v", err))}
+		}
+		raw = encoded
+	}
+	var plain map[string]any
+	if err := decode(raw, &plain); err != nil || plain == nil {
+		return manifest{}, field.ErrorList{field.Invalid(path, excerpt(raw), "it is not an object; write a Kubernetes object with apiVersion, kind and metadata.name")}
+	}
+	if problems := checkIdentity(path, plain); len(problems) > 0 {
+		return manifest{}, problems
+	}
+	object := &unstructured.Unstructured{Object: plain}
+	clean(object)
+	problems := checkKind(path, object)
+
+	canonical, err := v1alpha1.CanonicalJSON(object.Object)
+	if err != nil {
+		return manifest{}, append(problems, field.Invalid(path, describe(object), err.Error()))
+	}
+	if len(canonical) > MaxObjectBytes {
+		problems = append(problems, field.Invalid(path, describe(object),
+			fmt.Sprintf("it is %d bytes, over the limit of %d for one object; make it smaller, because an object cannot be split over ManifestWorks", len(canonical), MaxObjectBytes)))
+	}
+	return manifest{path: path, reference: referenceOf(object), object: object, raw: canonical}, problems
+}
+
+// checkTogether finds what is wrong only with all manifests together: the same
+// object twice, too many objects, and too many bytes.
+func (c content) checkTogether(path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	type identity struct{ group, kind, namespace, name string }
+	first := map[identity]*field.Path{}
+	objects, bytes := 0, 0
+	for _, part := range c.components {
+		for _, m := range part.manifests {
+			objects++
+			bytes += len(m.raw) + deliveryOverheadBytes
+			r := m.reference
+			id := identity{r.Group, r.Kind, r.Namespace, r.Name}
+			if at, ok := first[id]; ok {
+				problems = append(problems, duplicate(m.path, describe(m.object), fmt.Sprintf("it is at %s already; remove one of the two", at)))
+				continue
+			}
+			first[id] = m.path
+		}
+	}
+	if objects > MaxObjects {
+		problems = append(problems, field.Invalid(path, objects, fmt.Sprintf("the template has more than %d objects; move part of them to another FleetRollout", MaxObjects)))
+	}
+	if bytes > MaxTotalBytes {
+		problems = append(problems, field.Invalid(path, bytes, fmt.Sprintf("the objects are %d bytes as delivered, over the ManifestWork limit of %d; move part of them to another FleetRollout", bytes, MaxTotalBytes)))
+	}
+	return problems
+}
+
+// duplicate is field.Duplicate with words.
+func duplicate(path *field.Path, value any, fix string) *field.Error {
+	problem := field.Duplicate(path, value)
+	problem.Detail = fix
+	return problem
+}
+
+func referenceOf(object *unstructured.Unstructured) v1alpha1.ObjectReference {
+	kind := object.GroupVersionKind()
+	return v1alpha1.ObjectReference{
+		Group:     kind.Group,
+		Version:   kind.Version,
+		Kind:      kind.Kind,
+		Namespace: object.GetNamespace(),
+		Name:      object.GetName(),
+	}
+}
+
+// describe names an object for people, such as "Deployment shop/api".
+func describe(object *unstructured.Unstructured) string {
+	if object.GetNamespace() == "" {
+		return object.GetKind() + " " + object.GetName()
+	}
+	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+// excerpt is the beginning of a value for an error. Only values that are no
+// objects come here, so that nothing secret is shown.
+func excerpt(raw []byte) string {
+	const maxBytes = 40
+	if len(raw) > maxBytes {
+		return string(raw[:maxBytes]) + "…"
+	}
+	return string(raw)
+}

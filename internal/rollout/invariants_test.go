@@ -1,0 +1,541 @@
+package rollout
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"time"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+// lawful checks every plan of a fleet against the laws. It shares no code with
+// the planner: where both need the same fact, it is worked out here again.
+type lawful struct {
+	f      *fleet
+	random *rand.Rand
+	plans  int
+}
+
+func newLawful(f *fleet, random *rand.Rand) *lawful {
+	return &lawful{f: f, random: random}
+}
+
+func (l *lawful) fatalf(s Snapshot, p Plan, format string, args ...any) {
+	l.f.t.Helper()
+	l.f.t.Fatalf("%s\nat %s\nrun before: %s\nrun after: %s\nwrites: %s\nremovals: %s\nevents: %s\nclusters: %s\nhistory:\n%s",
+		fmt.Sprintf(format, args...), l.f.now.Sub(l.f.start), mustJSON(s.Run), mustJSON(p.Run), mustJSON(p.Writes), mustJSON(p.Removals), mustJSON(p.Events), mustJSON(s.Clusters), l.f.tail())
+}
+
+func (l *lawful) check(s Snapshot, p Plan) {
+	l.plans++
+	l.checkPure(s, p)
+	l.checkWrites(s, p)
+	l.checkShares(s, p)
+	l.checkConcurrency(s, p)
+	l.checkRollbacks(s, p)
+	l.checkBudget(s, p)
+	l.checkCursor(s, p)
+	l.checkBounds(s, p)
+	if l.plans%4 == 0 {
+		l.checkFixpoint(s, p)
+	}
+}
+
+// checkPure: the same snapshot gives the same plan, whatever the order of its
+// lists, and is not changed.
+func (l *lawful) checkPure(s Snapshot, p Plan) {
+	if l.plans%8 != 0 {
+		return
+	}
+	before := mustJSON(s)
+	shuffled := s
+	shuffled.Clusters = slices.Clone(s.Clusters)
+	l.random.Shuffle(len(shuffled.Clusters), reflect.Swapper(shuffled.Clusters))
+	shuffled.Revisions = slices.Clone(s.Revisions)
+	l.random.Shuffle(len(shuffled.Revisions), reflect.Swapper(shuffled.Revisions))
+	again := Next(shuffled, l.f.now)
+	slices.SortFunc(again.Verdicts, func(a, b VerdictChange) int { return len(a.Revision) - len(b.Revision) })
+	first := p
+	first.Verdicts = slices.Clone(p.Verdicts)
+	slices.SortFunc(first.Verdicts, func(a, b VerdictChange) int { return len(a.Revision) - len(b.Revision) })
+	if len(p.Verdicts) < 2 && mustJSON(first) != mustJSON(again) {
+		l.fatalf(s, p, "another order of the lists gives another plan:\n%s\n%s", mustJSON(first), mustJSON(again))
+	}
+	if mustJSON(s) != before {
+		l.fatalf(s, p, "Next changed its snapshot")
+	}
+}
+
+func find(s Snapshot, name string) *Cluster {
+	for i := range s.Clusters {
+		if s.Clusters[i].Name == name {
+			return &s.Clusters[i]
+		}
+	}
+	return nil
+}
+
+func isRunWrite(p Plan, w Write) bool {
+	return p.Run != nil && w.Spec.Direction == v1alpha1.DirectionForward && w.Spec.Run == p.Run.Number && w.Spec.Revision.Digest == p.Run.Revision.Digest && w.Cause.Reason == v1alpha1.ReasonAdmitted
+}
+
+// isAdmitted tells that a cluster's delivery belongs to the run of the plan.
+func isAdmitted(p Plan, c *Cluster) bool {
+	return p.Run != nil && c.Delivery != nil && c.Delivery.Spec.Removal == "" && c.Delivery.Spec.Run == p.Run.Number &&
+		c.Delivery.Spec.Direction == v1alpha1.DirectionForward && c.Delivery.Spec.Revision.Digest == p.Run.Revision.Digest
+}
+
+func isLeaving(p Plan, c *Cluster) bool {
+	return slices.ContainsFunc(p.Removals, func(r Removal) bool { return r.Cluster == c.Name })
+}
+
+func isFresh(c *Cluster) bool {
+	return c.Delivery != nil && c.Delivery.Status.Delivery == c.Delivery.Spec.Delivery
+}
+
+func isProven(c *Cluster) bool {
+	return isFresh(c) && c.Delivery.Status.HealthySince != nil && c.Unreachable == nil
+}
+
+// checkWrites: who may get what, and once.
+func (l *lawful) checkWrites(s Snapshot, p Plan) {
+	touched := map[string]string{}
+	touch := func(name, how string) {
+		if other := touched[name]; other != "" {
+			l.fatalf(s, p, "cluster %s is both in %s and %s", name, other, how)
+		}
+		touched[name] = how
+	}
+	for _, w := range p.Writes {
+		touch(w.Cluster, "writes")
+		c := find(s, w.Cluster)
+		if c == nil || !c.Exists || c.Deleting {
+			l.fatalf(s, p, "write to %s, which is not there or being deleted (law 4)", w.Cluster)
+		}
+		if c.Blocked != nil {
+			l.fatalf(s, p, "write to %s, which is blocked (law 17)", w.Cluster)
+		}
+		number := int64(1)
+		if c.Delivery != nil {
+			number = c.Delivery.Spec.Delivery + 1
+		}
+		if w.Spec.Delivery != number {
+			l.fatalf(s, p, "delivery number of %s is %d, want %d (law 5)", w.Cluster, w.Spec.Delivery, number)
+		}
+		if w.Cause.Reason == "" || w.Cause.Message == "" {
+			l.fatalf(s, p, "write to %s is not explained", w.Cluster)
+		}
+		if w.Spec.UnreachableAtWrite != (c.Unreachable != nil) {
+			l.fatalf(s, p, "write to %s: unreachableAtWrite is %v", w.Cluster, w.Spec.UnreachableAtWrite)
+		}
+		if w.Spec.Direction == v1alpha1.DirectionForward {
+			l.checkForward(s, p, w, c)
+		}
+	}
+	for _, r := range p.Removals {
+		touch(r.Cluster, "removals")
+		c := find(s, r.Cluster)
+		if !s.Deleting && (!s.Membership.Complete || !s.Membership.RemovalConfirmed || c.Selected || !c.Available || c.Tainted ||
+			c.Delivery.Spec.AbsentSince == nil || l.f.now.Sub(c.Delivery.Spec.AbsentSince.Time) < time.Minute) {
+			l.fatalf(s, p, "removal from %s without a stable, confirmed absence (law 4)", r.Cluster)
+		}
+		if !s.Deleting && l.f.selectsNothing && l.f.generation == 1 {
+			l.fatalf(s, p, "removal from %s though the placement went to none by itself (law 4)", r.Cluster)
+		}
+	}
+	for _, a := range p.Absences {
+		touch(a.Cluster, "absences")
+	}
+	for _, x := range p.Forget {
+		touch(x, "forget")
+		if c := find(s, x); c.Exists && c.Delivery.Status.State != v1alpha1.StateRemoved {
+			l.fatalf(s, p, "%s is forgotten before it is removed", x)
+		}
+	}
+}
+
+func (l *lawful) checkForward(s Snapshot, p Plan, w Write, c *Cluster) {
+	switch {
+	case s.Paused:
+		l.fatalf(s, p, "forward write to %s while paused (law 18)", w.Cluster)
+	case !s.Membership.Complete:
+		l.fatalf(s, p, "forward write to %s with incomplete decisions (law 4)", w.Cluster)
+	case s.Deleting:
+		l.fatalf(s, p, "forward write to %s while deleting (law 26)", w.Cluster)
+	case !c.Selected:
+		l.fatalf(s, p, "forward write to %s, which is not selected", w.Cluster)
+	}
+	for _, r := range s.Revisions {
+		if r.Digest == w.Spec.Revision.Digest && r.Verdict == v1alpha1.VerdictFailed {
+			l.fatalf(s, p, "forward write of %s, which is known to be bad, to %s (law 13)", r.Version, w.Cluster)
+		}
+	}
+	if !isRunWrite(p, w) {
+		if p.Stable == nil || w.Spec.Revision.Digest != p.Stable.Digest {
+			l.fatalf(s, p, "forward write of %s to %s, neither the run's nor stable (law 12)", w.Spec.Revision.Version, w.Cluster)
+		}
+		return
+	}
+	if isAdmitted(p, c) {
+		l.fatalf(s, p, "second forward write of run %d to %s (law 24)", p.Run.Number, w.Cluster)
+	}
+	if p.Run.Phase == v1alpha1.RunHalted || p.Run.Phase == v1alpha1.RunFailed || p.Run.Phase == v1alpha1.RunSuperseded {
+		l.fatalf(s, p, "forward write of run %d, which is %s, to %s", p.Run.Number, p.Run.Phase, w.Cluster)
+	}
+}
+
+// groupIndex is the position of a group in the run; the last for unmatched.
+func groupIndex(p Plan, name string) int {
+	for i, g := range p.Run.FrozenGroups {
+		if g.Name == name {
+			return i
+		}
+	}
+	return len(p.Run.FrozenGroups)
+}
+
+func position(r *v1alpha1.Run) int {
+	switch {
+	case r.StepStartedAt == nil:
+		return -1
+	case r.Group == "":
+		return len(r.FrozenGroups) + 1
+	}
+	return groupIndex(Plan{Run: r}, r.Group)
+}
+
+// checkShares: a step admits no more than its target, and later groups nothing.
+func (l *lawful) checkShares(s Snapshot, p Plan) {
+	if p.Run == nil || p.Run.Phase != v1alpha1.RunProgressing {
+		return
+	}
+	admitted := map[string]int{}
+	for i := range s.Clusters {
+		if c := &s.Clusters[i]; isAdmitted(p, c) && c.Exists && !c.Deleting && !isLeaving(p, c) {
+			admitted[c.Delivery.Spec.Group]++
+		}
+	}
+	at := position(p.Run)
+	for _, w := range p.Writes {
+		if !isRunWrite(p, w) {
+			continue
+		}
+		switch i := groupIndex(p, w.Spec.Group); {
+		case i > at:
+			l.fatalf(s, p, "%s of group %q gets run %d before earlier groups are left (law 2)", w.Cluster, w.Spec.Group, p.Run.Number)
+		case i == at:
+			if admitted[w.Spec.Group]++; admitted[w.Spec.Group] > int(*p.Run.StepTarget) {
+				l.fatalf(s, p, "step %d of group %q admits more than %d (law 1)", p.Run.Step, w.Spec.Group, *p.Run.StepTarget)
+			}
+		}
+	}
+}
+
+// checkConcurrency: a cluster that was healthy and reachable is written only
+// while there is a place (law 2).
+func (l *lawful) checkConcurrency(s Snapshot, p Plan) {
+	if p.Run == nil || len(p.Writes) == 0 {
+		return
+	}
+	size, occupied, needing := map[string]int{}, map[string]int{}, map[string]int{}
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		if !c.Exists || c.Deleting || (c.Delivery != nil && c.Delivery.Spec.Removal != "") {
+			continue
+		}
+		g := l.groupOf(p, c)
+		size[g]++
+		if isAdmitted(p, c) && l.takesPlace(s, p, c) {
+			occupied[g]++
+		}
+	}
+	for _, w := range p.Writes {
+		if c := find(s, w.Cluster); isRunWrite(p, w) && c.Unreachable == nil {
+			occupied[w.Spec.Group]++
+			if !c.UnhealthyNow {
+				needing[w.Spec.Group]++
+			}
+		}
+	}
+	for _, g := range p.Run.FrozenGroups {
+		bound := size[g.Name]
+		if g.MaxConcurrent != nil && g.MaxConcurrent.IntVal > 0 {
+			bound = int(g.MaxConcurrent.IntVal)
+		}
+		if needing[g.Name] > 0 && occupied[g.Name] > max(bound, 1) && occupied[g.Name]-needing[g.Name] >= max(bound, 1) {
+			l.fatalf(s, p, "%d clusters of group %q change at once, maxConcurrent is %d (law 2)", occupied[g.Name], g.Name, bound)
+		}
+	}
+}
+
+func (l *lawful) groupOf(p Plan, c *Cluster) string {
+	if isAdmitted(p, c) {
+		return c.Delivery.Spec.Group
+	}
+	for _, g := range p.Run.FrozenGroups {
+		if c.Labels["group"] == g.ClusterSelector.MatchLabels["group"] {
+			return g.Name
+		}
+	}
+	return v1alpha1.UnmatchedGroup
+}
+
+func (l *lawful) takesPlace(s Snapshot, p Plan, c *Cluster) bool {
+	if c.Delivery.Spec.UnreachableAtWrite || c.Delivery.Spec.Failure != nil || isFresh(c) && (c.Delivery.Status.FailedAt != nil || c.Delivery.Status.State == v1alpha1.StateBlocked) || c.Blocked != nil {
+		return false
+	}
+	for _, x := range p.Failures {
+		if x.Cluster == c.Name {
+			return false
+		}
+	}
+	if !isFresh(c) || c.Delivery.Status.ProvenAt == nil {
+		return true
+	}
+	for _, g := range p.Run.FrozenGroups {
+		if g.Name == c.Delivery.Spec.Group && g.MinSuccessSeconds > 0 {
+			return c.Delivery.Status.HealthySince == nil || l.f.now.Sub(c.Delivery.Status.HealthySince.Time) < time.Duration(g.MinSuccessSeconds)*time.Second
+		}
+	}
+	return false
+}
+
+// checkRollbacks: only a revision that Succeeded is put back, and it is stable
+// when that is decided (laws 10 and 11).
+func (l *lawful) checkRollbacks(s Snapshot, p Plan) {
+	verdicts := map[string]v1alpha1.Verdict{}
+	for _, r := range s.Revisions {
+		verdicts[r.Digest] = r.Verdict
+	}
+	inFlight := map[int64]int{}
+	for _, w := range p.Writes {
+		if w.Spec.Direction != v1alpha1.DirectionRollback {
+			continue
+		}
+		if verdicts[w.Spec.Revision.Digest] != v1alpha1.VerdictSucceeded {
+			l.fatalf(s, p, "%s goes back to %s, whose verdict is %s (law 10)", w.Cluster, w.Spec.Revision.Version, verdicts[w.Spec.Revision.Digest])
+		}
+		if find(s, w.Cluster).Unreachable == nil {
+			inFlight[w.Spec.Rollback]++
+		}
+	}
+	open := 0
+	for _, r := range p.Rollbacks {
+		if r.FinishedAt == nil {
+			open++
+		}
+		if len(s.Rollbacks) < len(p.Rollbacks) && r.ID == p.Rollbacks[len(p.Rollbacks)-1].ID && r.To != *p.Stable {
+			l.fatalf(s, p, "rollback %d goes to %s, stable is %s", r.ID, r.To.Version, p.Stable.Version)
+		}
+		if s.Rollback.MaxConcurrent != nil && s.Rollback.MaxConcurrent.IntVal > 0 && r.ID != 0 && inFlight[r.ID] > int(s.Rollback.MaxConcurrent.IntVal) {
+			l.fatalf(s, p, "rollback %d writes %d clusters at once", r.ID, inFlight[r.ID])
+		}
+	}
+	if len(p.Rollbacks) > v1alpha1.MaxRollbackRecords {
+		l.fatalf(s, p, "%d rollback records", len(p.Rollbacks))
+	}
+	if p.Stable != nil && s.Stable != nil && *p.Stable != *s.Stable && (p.Run == nil || p.Run.Phase != v1alpha1.RunSucceeded) {
+		l.fatalf(s, p, "stable changed without a run that succeeded")
+	}
+}
+
+// checkBudget: terminal failures over budget end or halt a run (law 8), and
+// what failed or succeeded stays so.
+func (l *lawful) checkBudget(s Snapshot, p Plan) {
+	if p.Run != nil && p.Run.Phase == v1alpha1.RunProgressing && !s.Deleting {
+		failed, base := 0, 0
+		for i := range s.Clusters {
+			c := &s.Clusters[i]
+			if !c.Exists || c.Deleting || (c.Delivery != nil && c.Delivery.Spec.Removal != "") || isLeaving(p, c) {
+				continue
+			}
+			base++
+			if isAdmitted(p, c) && (c.Delivery.Spec.Failure != nil || (isFresh(c) && c.Delivery.Status.FailedAt != nil)) {
+				failed++
+			}
+		}
+		if b := s.Strategy.FailureBudget; (b == nil && failed > 0) || (b != nil && b.Clusters.Type == 0 && failed > int(b.Clusters.IntVal)) {
+			l.fatalf(s, p, "%d of %d clusters failed and the run goes on (law 8)", failed, base)
+		}
+	}
+	if s.Run != nil && s.Run.Phase == v1alpha1.RunHalted && p.Run.Number == s.Run.Number && p.Run.Phase != v1alpha1.RunHalted && p.Run.Phase != v1alpha1.RunSuperseded {
+		l.fatalf(s, p, "halted is latched (law 8)")
+	}
+	for _, v := range p.Verdicts {
+		for _, r := range s.Revisions {
+			if r.Name == v.Revision && r.Verdict == v1alpha1.VerdictSucceeded && v.Verdict != v1alpha1.VerdictSucceeded {
+				l.fatalf(s, p, "Succeeded is taken away from %s (law 10)", r.Version)
+			}
+		}
+	}
+	if s.Paused && s.Run != nil && p.Run.Number == s.Run.Number && p.Run.Phase == v1alpha1.RunSucceeded && s.Run.Phase != v1alpha1.RunSucceeded {
+		l.fatalf(s, p, "a paused run succeeded")
+	}
+}
+
+// checkCursor: a run only goes forward, and leaves a step only when its share
+// is proven and soaked (laws 3 and 6).
+func (l *lawful) checkCursor(s Snapshot, p Plan) {
+	if p.Run == nil || p.Run.Phase != v1alpha1.RunProgressing {
+		return
+	}
+	if s.Run == nil || s.Run.Number != p.Run.Number {
+		return
+	}
+	at, before := [2]int{position(p.Run), int(p.Run.Step)}, [2]int{position(s.Run), int(s.Run.Step)}
+	if slices.Compare(at[:], before[:]) < 0 {
+		l.fatalf(s, p, "the run goes back from group %d step %d to group %d step %d (law 3)", before[0], before[1], at[0], at[1])
+	}
+	if position(s.Run) < 0 || position(s.Run) > len(s.Run.FrozenGroups) || at == before {
+		return
+	}
+	if s.Paused || !s.Membership.Complete {
+		l.fatalf(s, p, "a step is left while paused or with incomplete decisions")
+	}
+	l.checkLeft(s, p)
+}
+
+// checkLeft checks the step that the snapshot was in and the plan has left.
+func (l *lawful) checkLeft(s Snapshot, p Plan) {
+	soak := time.Duration(0)
+	for _, g := range s.Run.FrozenGroups {
+		if g.Name == s.Run.Group {
+			soak = time.Duration(g.StepsOrDefault()[s.Run.Step-1].SoakSeconds) * time.Second
+		}
+	}
+	members, evidence := 0, 0
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		if !isAdmitted(p, c) || c.Delivery.Spec.Group != s.Run.Group || !c.Exists || c.Deleting || isLeaving(p, c) {
+			continue
+		}
+		members++
+		failed := c.Delivery.Spec.Failure != nil || slices.ContainsFunc(p.Failures, func(x Failure) bool { return x.Cluster == c.Name })
+		if failed || isProven(c) {
+			evidence++
+		}
+		st := &c.Delivery.Status
+		excused := c.Delivery.Spec.UnreachableAtWrite && (!isFresh(c) || st.ReturnedAt == nil)
+		if failed || excused || c.Blocked != nil || (isFresh(c) && st.State == v1alpha1.StateBlocked) {
+			continue
+		}
+		if !isProven(c) || l.f.now.Sub(st.HealthySince.Time) < soak {
+			l.fatalf(s, p, "group %q step %d was left though %s is not proven for its soak of %s (law 6)", s.Run.Group, s.Run.Step, c.Name, soak)
+		}
+		if end := s.Run.SoakStartedAt; end != nil && c.LastSeenAt.Before(end.Add(soak-c.LeaseInterval)) {
+			l.fatalf(s, p, "group %q step %d was left though %s was not seen alive near its end (law 6)", s.Run.Group, s.Run.Step, c.Name)
+		}
+	}
+	if members > 0 && evidence == 0 {
+		l.fatalf(s, p, "group %q step %d was left without any evidence (law 6)", s.Run.Group, s.Run.Step)
+	}
+}
+
+// checkBounds: nothing that is persisted or told grows with the fleet (law 25).
+func (l *lawful) checkBounds(s Snapshot, p Plan) {
+	for _, e := range p.Events {
+		if len(e.Message) > 1024 || e.Reason == "" {
+			l.fatalf(s, p, "event %q is too long or has no reason", e.Reason)
+		}
+	}
+	if p.Run != nil && len(p.Run.WaitingFor) > v1alpha1.MaxWaiting {
+		l.fatalf(s, p, "%d things are waited for", len(p.Run.WaitingFor))
+	}
+	if p.Run != nil && p.Run.Phase != v1alpha1.RunProgressing && p.Run.Phase != v1alpha1.RunHalted && (p.Run.Group != "" || p.Run.Step != 0 || p.Run.StepTarget != nil || p.Run.SoakStartedAt != nil || p.Run.PausedAt != nil) {
+		l.fatalf(s, p, "an ended run still shows a step, a soak or a pause (case K6)")
+	}
+	if p.Outcome.Cause.Reason == "" || p.Outcome.Cause.Message == "" {
+		l.fatalf(s, p, "the outcome is not explained")
+	}
+	if p.RecheckAfter < 0 {
+		l.fatalf(s, p, "RecheckAfter is %s", p.RecheckAfter)
+	}
+	for _, j := range p.Judgements {
+		if j.Cause != nil && (j.Cause.Reason == "" || len(j.Cause.Message) > 1024) {
+			l.fatalf(s, p, "the judgement of %s has no reason, or too long a message", j.Cluster)
+		}
+		if j.Member && !j.Healthy && j.Cause == nil && j.State != v1alpha1.StatePending && j.State != v1alpha1.StateApplying && j.State != v1alpha1.StateProgressing {
+			l.fatalf(s, p, "%s is %s and nobody says why", j.Cluster, j.State)
+		}
+	}
+	if p.Run != nil && p.Run.Phase == v1alpha1.RunProgressing && len(p.Run.WaitingFor) == 0 && !s.Deleting {
+		l.fatalf(s, p, "the run goes on and waits for nothing")
+	}
+}
+
+// checkFixpoint: once a plan is carried out, the next one changes nothing (law
+// 24). The facts are the persisted ones; the clusters have not moved yet.
+func (l *lawful) checkFixpoint(s Snapshot, p Plan) {
+	if p.ConfirmRemovals {
+		return
+	}
+	after := s
+	after.Run, after.Rollbacks, after.Stable = p.Run, p.Rollbacks, p.Stable
+	after.Membership.LastPlacements = p.Placements
+	after.Revisions = slices.Clone(s.Revisions)
+	for i := range after.Revisions {
+		for _, v := range p.Verdicts {
+			if after.Revisions[i].Name == v.Revision {
+				after.Revisions[i].Verdict, after.Revisions[i].Attempts = v.Verdict, v.Attempts
+			}
+		}
+		if s.Current != nil && s.Current.Name == after.Revisions[i].Name {
+			after.Current = &after.Revisions[i]
+		}
+	}
+	after.Clusters = carriedOut(s, p)
+	again := Next(after, l.f.now)
+	if n := len(again.Writes) + len(again.Removals) + len(again.Absences) + len(again.Failures) + len(again.Forget) + len(again.Verdicts) + len(again.Events); n > 0 {
+		l.fatalf(s, p, "the plan carried out is followed by another one:\n%s", mustJSON(again))
+	}
+	x, y := p.Run.DeepCopy(), again.Run.DeepCopy()
+	if x != nil {
+		x.WaitingFor, y.WaitingFor, x.Groups, y.Groups = nil, nil, nil, nil
+	}
+	if mustJSON(x) != mustJSON(y) || mustJSON(p.Rollbacks) != mustJSON(again.Rollbacks) || mustJSON(p.Placements) != mustJSON(again.Placements) {
+		l.fatalf(s, p, "the facts do not stay as they were persisted:\n%s\n%s", mustJSON(again.Run), mustJSON(again.Rollbacks))
+	}
+}
+
+func carriedOut(s Snapshot, p Plan) []Cluster {
+	var list []Cluster
+	for _, c := range s.Clusters {
+		if slices.Contains(p.Forget, c.Name) {
+			if c.Delivery = nil; !c.Selected {
+				continue
+			}
+		}
+		d := Delivery{}
+		if c.Delivery != nil {
+			d = *c.Delivery
+		}
+		changed := false
+		for _, w := range p.Writes {
+			if w.Cluster == c.Name {
+				d.Spec, changed = w.Spec, true
+			}
+		}
+		for _, r := range p.Removals {
+			if r.Cluster == c.Name {
+				d.Spec.Removal, changed = r.Policy, true
+			}
+		}
+		for _, a := range p.Absences {
+			if a.Cluster == c.Name {
+				d.Spec.AbsentSince, changed = microTime(a.Since), true
+			}
+		}
+		for _, x := range p.Failures {
+			if x.Cluster == c.Name {
+				d.Spec.Failure, changed = &x.Cause, true
+			}
+		}
+		if changed {
+			c.Delivery = &d
+		}
+		list = append(list, c)
+	}
+	return list
+}

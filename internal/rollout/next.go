@@ -1,0 +1,26 @@
+package rollout
+
+import "time"
+
+// Next decides what to do with a rollout at this moment. It always returns a
+// plan; whatever is in the way is named in the plan's Outcome, WaitingFor and
+// Judgements. The snapshot is not changed, and nothing of it is shared with
+// the plan that the caller could change by accident.
+func Next(snapshot Snapshot, now time.Time) Plan {
+	d := newDecision(&snapshot, now)
+	if snapshot.Deleting {
+		d.survey()
+		return d.conclude()
+	}
+	d.supersedeRun()
+	d.startRun()
+	d.keepPauseClock()
+	d.survey()
+	d.countFailures()
+	d.spendBudget()
+	d.walk()
+	d.openRevert()
+	d.rollBack()
+	d.deliverStable()
+	return d.conclude()
+}

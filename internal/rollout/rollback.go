@@ -1,0 +1,267 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+// actorPolicy is the actor of a rollback that nobody ordered in person.
+const actorPolicy = "policy"
+
+// openRollback decides to go back: it opens a record for every cluster that
+// the given-up run, or an earlier one, left on another revision than the
+// target (law 11). Without such a cluster there is nothing to record.
+func (d *decision) openRollback(to v1alpha1.RevisionReference, trigger v1alpha1.RollbackTrigger, cause v1alpha1.Cause) {
+	record := v1alpha1.RollbackRecord{
+		ID:        1,
+		To:        to,
+		Run:       d.run.Number,
+		Trigger:   trigger,
+		Actor:     actorPolicy,
+		Cause:     cause,
+		Scope:     v1alpha1.RollbackScopeAll,
+		StartedAt: d.stamp(),
+		Result:    v1alpha1.RollbackInProgress,
+	}
+	for i := range d.rollbacks {
+		record.ID = max(record.ID, d.rollbacks[i].ID+1)
+	}
+	for i := range d.members {
+		if d.members[i].coveredBy(&record) {
+			record.Clusters++
+		}
+	}
+	if record.Clusters == 0 {
+		return
+	}
+	record.From = d.givenUp(to, record.Run)
+	d.rollbacks = append(d.rollbacks, record)
+	d.trimRollbacks()
+	d.warn(EventRollbackStarted, fmt.Sprintf("rollback %d takes %s back to the stable revision %s (%s)", record.ID, clusters(int(record.Clusters)), to.Version, cause.Reason))
+}
+
+// openRevert opens the rollback of a run that ended because the template no
+// longer wants it and wants nothing new either.
+func (d *decision) openRevert() {
+	if d.reverted == nil {
+		return
+	}
+	if target := d.rollbackTarget(); target != nil {
+		d.openRollback(*target, v1alpha1.TriggerReverted, *d.reverted)
+	}
+}
+
+// givenUp lists the revisions that a rollback leaves: what the clusters hold of
+// the run and of earlier ones, newest first, at most 20.
+func (d *decision) givenUp(to v1alpha1.RevisionReference, run int64) []v1alpha1.RevisionReference {
+	from := []v1alpha1.RevisionReference{}
+	seen := map[string]bool{to.Digest: true}
+	add := func(r v1alpha1.RevisionReference) {
+		if !seen[r.Digest] {
+			seen[r.Digest] = true
+			from = append(from, r)
+		}
+	}
+	if d.run.Number == run {
+		add(d.run.Revision)
+	}
+	for i := range d.members {
+		if m := &d.members[i]; m.hasWork() && m.spec.Run <= run {
+			add(m.spec.Revision)
+		}
+	}
+	slices.SortStableFunc(from, func(a, b v1alpha1.RevisionReference) int { return int(b.Number - a.Number) })
+	return from[:min(len(from), 20)]
+}
+
+// trimRollbacks keeps the newest records. An open one is trimmed only if all
+// are open; its clusters already have the target as their intent, or are
+// covered by the newest record.
+func (d *decision) trimRollbacks() {
+	for len(d.rollbacks) > v1alpha1.MaxRollbackRecords {
+		oldest := slices.IndexFunc(d.rollbacks, func(r v1alpha1.RollbackRecord) bool { return r.FinishedAt != nil })
+		d.rollbacks = slices.Delete(d.rollbacks, max(oldest, 0), max(oldest, 0)+1)
+	}
+}
+
+// coveredBy tells that a record decides what the cluster shall have: it was
+// written by the given-up run or an earlier one and is not on the target, or
+// the record wrote it and its proof is still missing.
+func (m *member) coveredBy(r *v1alpha1.RollbackRecord) bool {
+	return m.belongs && m.hasWork() && !m.planned && (m.writtenBy(r) || m.leftBehind(r))
+}
+
+func (m *member) writtenBy(r *v1alpha1.RollbackRecord) bool {
+	return m.spec.Direction == v1alpha1.DirectionRollback && m.spec.Rollback == r.ID
+}
+
+func (m *member) leftBehind(r *v1alpha1.RollbackRecord) bool {
+	return m.spec.Run <= r.Run && m.spec.Revision.Digest != r.To.Digest
+}
+
+// rollBack carries the open records on: newest first, so that a cluster that
+// two of them cover goes where the newest one says.
+func (d *decision) rollBack() {
+	for i := len(d.rollbacks) - 1; i >= 0; i-- {
+		if d.rollbacks[i].FinishedAt == nil {
+			d.carryOn(i)
+		}
+	}
+}
+
+// carryOn writes the next clusters of a record and says how it stands. No
+// gate, soak or pause holds it; a cluster past its verification timeout is
+// named and the next goes.
+func (d *decision) carryOn(index int) {
+	r := &d.rollbacks[index]
+	var next []*member
+	restored, changing, stuck := int32(0), 0, 0
+	for i := range d.members {
+		m := &d.members[i]
+		if m.record >= 0 || !m.coveredBy(r) {
+			continue
+		}
+		if !m.writtenBy(r) {
+			m.record = index
+			next = append(next, m)
+			continue
+		}
+		if m.wasProven() {
+			restored++
+			continue
+		}
+		m.record = index
+		if m.late = d.lateness(m); m.late != nil {
+			stuck++
+		} else {
+			changing++
+		}
+	}
+	changing, stuck = d.writeBack(r, next, changing, stuck)
+	r.Restored = max(r.Restored, restored)
+	d.report(r, changing, stuck)
+}
+
+// writeBack writes the record's target to the next clusters, as far as
+// rollback.maxConcurrent of the covered ones allows. It returns how many
+// change or wait for a place, and how many cannot go on by themselves.
+func (d *decision) writeBack(r *v1alpha1.RollbackRecord, next []*member, changing, stuck int) (int, int) {
+	sortByTurn(next, r.To.Digest)
+	places := concurrency(d.in.Rollback.MaxConcurrentOrDefault(), int(r.Clusters)) - changing
+	problem := d.problemOf(r.To.Digest)
+	for _, m := range next {
+		if m.late = d.cannotGoBack(m, problem); m.late != nil {
+			stuck++
+			continue
+		}
+		if places <= 0 && !m.unreachable {
+			changing++
+			continue
+		}
+		d.write(m, intent{
+			revision:  r.To,
+			direction: v1alpha1.DirectionRollback,
+			group:     d.groups[m.group].Name,
+			rollback:  r.ID,
+			fastLease: d.in.Rollback.Verification.Timeout(),
+		}, v1alpha1.Cause{
+			Reason:  v1alpha1.ReasonRollingBack,
+			Message: fmt.Sprintf("rollback %d to the stable revision %s", r.ID, r.To.Version),
+		})
+		if m.unreachable {
+			m.late = unreachableCause(m)
+			stuck++
+			continue
+		}
+		places--
+		changing++
+	}
+	return changing, stuck
+}
+
+func (d *decision) cannotGoBack(m *member, problem *v1alpha1.Cause) *v1alpha1.Cause {
+	if problem != nil {
+		return problem
+	}
+	return m.Blocked
+}
+
+// report states the result. Incomplete stays until everything is proven, so
+// that a cluster that comes and goes does not make it flap.
+func (d *decision) report(r *v1alpha1.RollbackRecord, changing, stuck int) {
+	switch {
+	case changing+stuck == 0:
+		r.FinishedAt = d.stampPointer()
+		r.Result = v1alpha1.RollbackComplete
+		if r.Restored < r.Clusters && d.run != nil && d.run.Number > r.Run {
+			r.Result = v1alpha1.RollbackSuperseded
+			d.note(EventRollbackSuperseded, fmt.Sprintf("rollback %d ended: run %d took over the clusters that were left", r.ID, d.run.Number))
+			return
+		}
+		d.note(EventRollbackComplete, fmt.Sprintf("rollback %d is complete: %s proved %s", r.ID, clusters(int(r.Restored)), r.To.Version))
+	case changing == 0 && r.Result != v1alpha1.RollbackIncomplete:
+		r.Result = v1alpha1.RollbackIncomplete
+		d.warn(EventRollbackIncomplete, fmt.Sprintf("rollback %d is incomplete: %s did not prove %s in time or cannot be reached; they are named in status.problems", r.ID, clusters(stuck), r.To.Version))
+	}
+}
+
+// lateness says why a cluster that was written back is not waited for; nil
+// while it is within its time. A cluster that is lost after the write keeps its
+// place until that time is over.
+func (d *decision) lateness(m *member) *v1alpha1.Cause {
+	switch {
+	case m.blocked != nil:
+		return m.blocked
+	case m.excused && m.unreachable:
+		return unreachableCause(m)
+	case !m.fresh:
+		return nil
+	case m.status.FailedAt != nil:
+		return terminalFailure(m)
+	}
+	origin := timeOf(m.status.WrittenAt)
+	if m.spec.UnreachableAtWrite {
+		origin = timeOf(m.status.ReturnedAt)
+	}
+	if origin.IsZero() {
+		return nil
+	}
+	timeout := d.in.Rollback.Verification.Timeout()
+	if end := origin.Add(timeout); d.now.Before(end) {
+		d.wake(end)
+		return nil
+	}
+	if m.unreachable {
+		return unreachableCause(m)
+	}
+	return &v1alpha1.Cause{
+		Reason:  v1alpha1.ReasonRollbackIncomplete,
+		Message: clip(fmt.Sprintf("did not prove the restored revision %s within rollback.verification.timeoutSeconds (%s); last state %s", m.spec.Revision.Version, timeout, stateInWords(m.status))),
+	}
+}
+
+func unreachableCause(m *member) *v1alpha1.Cause {
+	if m.Unreachable != nil {
+		return m.Unreachable
+	}
+	reason, what := v1alpha1.ReasonAgentSilent, "its agent does not renew its Lease"
+	if !m.Available {
+		reason, what = v1alpha1.ReasonClusterUnavailable, "its ManagedCluster is not Available"
+	}
+	return &v1alpha1.Cause{
+		Reason:  reason,
+		Message: fmt.Sprintf("cluster %q cannot be reached: %s; it converges by itself when it returns. Look with: kubectl describe managedcluster %s", m.Name, what, m.Name),
+	}
+}
+
+// openRollbackRecord is the newest record that is not finished; nil if none is.
+func (d *decision) openRollbackRecord() *v1alpha1.RollbackRecord {
+	for i := len(d.rollbacks) - 1; i >= 0; i-- {
+		if d.rollbacks[i].FinishedAt == nil {
+			return &d.rollbacks[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package workbuilder
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+// objectKey identifies an object the way the work agent does: the API version
+// does not count, because every version shows the same object.
+type objectKey struct {
+	group, kind, namespace, name string
+}
+
+func keyOf(object *unstructured.Unstructured) objectKey {
+	kind := groupKindOf(object)
+	return objectKey{kind.Group, kind.Kind, object.GetNamespace(), object.GetName()}
+}
+
+func groupKindOf(object *unstructured.Unstructured) schema.GroupKind {
+	return object.GroupVersionKind().GroupKind()
+}
+
+func referenceOf(object *unstructured.Unstructured) v1alpha1.ObjectReference {
+	kind := object.GroupVersionKind()
+	return v1alpha1.ObjectReference{
+		Group:     kind.Group,
+		Version:   kind.Version,
+		Kind:      kind.Kind,
+		Namespace: object.GetNamespace(),
+		Name:      object.GetName(),
+	}
+}
+
+// describe names an object for people, such as "Deployment shop/api".
+func describe(object *unstructured.Unstructured) string {
+	if object.GetNamespace() == "" {
+		return object.GetKind() + " " + object.GetName()
+	}
+	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+func compareObjects(a, b *unstructured.Unstructured) int {
+	return compareReferences(referenceOf(a), referenceOf(b))
+}
+
+// compareReferences orders objects so that what others need comes first; within
+// a rank by kind, namespace and name, so that the order of the template does not
+// matter.
+func compareReferences(a, b v1alpha1.ObjectReference) int {
+	return cmp.Or(
+		cmp.Compare(rankOf(a.Group, a.Kind), rankOf(b.Group, b.Kind)),
+		cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+	)
+}

@@ -1,0 +1,172 @@
+package workbuilder
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+// Request is what one delivery renders from.
+type Request struct {
+	// Cluster is the name of the ManagedCluster, which is also the namespace of
+	// its works.
+	Cluster string
+
+	// Spec is the spec of the RolloutDelivery.
+	Spec v1alpha1.RolloutDeliverySpec
+
+	// Payload of the revision that the spec names.
+	Payload v1alpha1.RevisionPayload
+
+	// CompletedJobs of the cluster, from status. A rollback leaves them out.
+	CompletedJobs []v1alpha1.CompletedJob
+
+	// Present are the objects in the rollout's present works on this cluster,
+	// as Objects reads them.
+	Present []*unstructured.Unstructured
+}
+
+// Rendering is what one delivery renders to.
+type Rendering struct {
+	// Rendered is to be recorded in status before the works are written.
+	Rendered v1alpha1.Rendered
+
+	// Objects as delivered, stamped and in order; parallel to Rendered.Objects.
+	Objects []*unstructured.Unstructured
+
+	// Jobs tells which delivered Job stands for which Job of the template.
+	Jobs []DeliveredJob
+
+	cluster  string
+	rollout  v1alpha1.RolloutReference
+	delivery v1alpha1.DeliveryOptions
+	version  string
+}
+
+// Render renders a delivery. It returns an error if the payload holds something
+// that is not a Kubernetes object, or two objects of the same name.
+//
+// The objects of the template are changed in these ways, and no other:
+//   - a Job gets a name of its own per revision and attempt, because the API
+//     does not let a Job change; a rollback omits the Jobs that completed on the
+//     cluster with the same content (law 23);
+//   - a Deployment, StatefulSet or ReplicaSet that a HorizontalPodAutoscaler of
+//     the template scales goes without spec.replicas, so that no revision and no
+//     resync resets what the autoscaler chose;
+//   - a CustomResourceDefinition keeps the content that the present works carry
+//     where the template's would take a version away (law 22);
+//   - labels name the rollout, and an annotation holds the content's hash. Pod
+//     templates stay untouched: a label there would restart every pod.
+func Render(request Request) (Rendering, error) {
+	objects, err := templateObjects(request.Payload.Template)
+	if err != nil {
+		return Rendering{}, err
+	}
+	releaseScaledReplicas(objects)
+	objects, jobs, err := nameJobs(objects, request)
+	if err != nil {
+		return Rendering{}, err
+	}
+	keepCRDVersions(objects, request.Present)
+	slices.SortStableFunc(objects, compareObjects)
+
+	spec := request.Spec
+	rendering := Rendering{
+		Rendered: v1alpha1.Rendered{
+			Delivery: spec.Delivery,
+			Digest:   spec.Revision.Digest,
+			Revision: spec.Revision.Name,
+			Attempt:  spec.Attempt,
+		},
+		Objects:  objects,
+		Jobs:     jobs,
+		cluster:  request.Cluster,
+		rollout:  spec.Rollout,
+		delivery: request.Payload.Delivery,
+		version:  request.Payload.Version,
+	}
+	seen := map[objectKey]bool{}
+	for _, object := range objects {
+		if seen[keyOf(object)] {
+			return Rendering{}, fmt.Errorf("render %s for cluster %q: it would be delivered twice; rename one of the two in the template", describe(object), request.Cluster)
+		}
+		seen[keyOf(object)] = true
+		hash, err := stamp(object, spec.Rollout)
+		if err != nil {
+			return Rendering{}, fmt.Errorf("render %s for cluster %q: %w", describe(object), request.Cluster, err)
+		}
+		rendering.Rendered.Objects = append(rendering.Rendered.Objects, v1alpha1.RenderedObject{
+			ObjectReference: referenceOf(object),
+			Hash:            hash,
+		})
+	}
+	if len(objects) > 0 {
+		rendering.Rendered.Works = []string{v1alpha1.WorkName(spec.Rollout.Namespace, spec.Rollout.Name, 0)}
+	}
+	return rendering, nil
+}
+
+// templateObjects reads the manifests of all components.
+func templateObjects(template v1alpha1.Template) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, component := range template.Components {
+		for i, manifest := range component.Manifests {
+			object := &unstructured.Unstructured{}
+			if err := object.UnmarshalJSON(manifest.Raw); err != nil {
+				return nil, fmt.Errorf("read manifest %d of component %q: %w", i, component.Name, err)
+			}
+			if object.GetName() == "" || object.IsList() {
+				return nil, fmt.Errorf("read manifest %d of component %q: %s is not an object with a name", i, component.Name, object.GetKind())
+			}
+			removeStamp(object)
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
+}
+
+// removeStamp takes a stamp off that was pasted with a live object: it says
+// nothing about this content.
+func removeStamp(object *unstructured.Unstructured) {
+	annotations := object.GetAnnotations()
+	if _, ok := annotations[v1alpha1.AnnotationContentHash]; !ok {
+		return
+	}
+	delete(annotations, v1alpha1.AnnotationContentHash)
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	object.SetAnnotations(annotations)
+}
+
+// stamp labels an object as one of the rollout and annotates it with the hash
+// of the content as it is delivered, the annotation itself left out.
+func stamp(object *unstructured.Unstructured, rollout v1alpha1.RolloutReference) (string, error) {
+	annotations := object.GetAnnotations()
+	if kept, ok := annotations[v1alpha1.AnnotationContentHash]; ok {
+		// Only content that was taken over from a present work carries a stamp,
+		// and with its content it keeps that.
+		return kept, nil
+	}
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[v1alpha1.LabelRolloutNamespace] = rollout.Namespace
+	labels[v1alpha1.LabelRolloutName] = rollout.Name
+	object.SetLabels(labels)
+
+	hash, err := v1alpha1.ContentHash(object.Object)
+	if err != nil {
+		return "", err
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationContentHash] = hash
+	object.SetAnnotations(annotations)
+	return hash, nil
+}
