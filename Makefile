@@ -24,6 +24,10 @@ help: ## Show this help.
 demo: ## Bring up a real hub and three managed clusters, roll out, break, and see it go back. KEEP=1 leaves it up.
 	$(GO) run ./test/demo
 
+.PHONY: lab-build
+lab-build: ## Build the lab's binaries: 15 to 20 minutes the first time on two cores, seconds later.
+	$(GO) run ./test/lab/cmd/lab build
+
 .PHONY: lab-up
 lab-up: ## Bring up a lab of CLUSTERS managed clusters and leave it running.
 	$(GO) run ./test/lab/cmd/lab up --clusters $(CLUSTERS)
@@ -68,15 +72,15 @@ image: ## Build the container image of manager and agent (needs Docker).
 test: vet test-unit test-integration test-e2e ## Run all tests: unit and simulation, a real API server, the real lab.
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need no cluster.
-	$(GO) test $(shell $(GO) list ./... | grep -v -e /test/integration -e /test/e2e)
+test-unit: lab-build ## Run the tests of the packages, seeded simulation among them.
+	$(GO) test -timeout 20m $(shell $(GO) list ./... | grep -v -e /test/integration -e /test/e2e)
 
 .PHONY: test-integration
-test-integration: ## Run the suite on a real API server; it plays the agents.
+test-integration: lab-build ## Run the suite on a real API server; it plays the agents.
 	$(GO) test -count=1 -timeout 20m ./test/integration/...
 
 .PHONY: test-e2e
-test-e2e: ## Run the suite on real Kubernetes and real OCM.
+test-e2e: lab-build ## Run the suite on real Kubernetes and real OCM.
 	$(GO) test -count=1 -timeout 40m -v ./test/e2e/...
 
 .PHONY: bench

@@ -21,7 +21,7 @@ import (
 const (
 	// wordingEvery bounds how often a report is written of which only the words
 	// changed, as "1 of 3 replicas" does with each replica.
-	wordingEvery = 10 * time.Second
+	wordingEvery = 5 * time.Second
 	// retryFirst grows to retryLast while the hub does not take a report.
 	retryFirst = 500 * time.Millisecond
 	retryLast  = 30 * time.Second

@@ -14,10 +14,12 @@ import (
 )
 
 const (
-	// MaxObjectBytes is how large one object may be, and MaxTotalBytes how large
-	// all of them together: what OCM accepts in one ManifestWork (500 KiB).
+	// MaxObjectBytes is how large one object may be: what OCM accepts in one
+	// ManifestWork (500 KiB).
 	MaxObjectBytes = 500 << 10
-	MaxTotalBytes  = 500 << 10
+	// MaxTotalBytes is how large all objects together may be as they are
+	// delivered, in one ManifestWork.
+	MaxTotalBytes = 500 << 10
 	// MaxObjects is how many objects a revision may have.
 	MaxObjects = 2000
 

@@ -252,11 +252,8 @@ func (l *lawful) checkConcurrency(s Snapshot, p Plan) {
 		}
 	}
 	for _, w := range p.Writes {
-		if c := find(s, w.Cluster); isRunWrite(p, w) && c.Unreachable == nil {
-			occupied[w.Spec.Group]++
-			if !c.UnhealthyNow {
-				needing[w.Spec.Group]++
-			}
+		if c := find(s, w.Cluster); isRunWrite(p, w) && c.Unreachable == nil && !c.UnhealthyNow {
+			needing[w.Spec.Group]++
 		}
 	}
 	for _, g := range p.Run.FrozenGroups {
@@ -264,8 +261,8 @@ func (l *lawful) checkConcurrency(s Snapshot, p Plan) {
 		if g.MaxConcurrent != nil && g.MaxConcurrent.IntVal > 0 {
 			bound = int(g.MaxConcurrent.IntVal)
 		}
-		if needing[g.Name] > 0 && occupied[g.Name] > max(bound, 1) && occupied[g.Name]-needing[g.Name] >= max(bound, 1) {
-			l.fatalf(s, p, "%d clusters of group %q change at once, maxConcurrent is %d (law 2)", occupied[g.Name], g.Name, bound)
+		if needing[g.Name] > 0 && occupied[g.Name]+needing[g.Name] > max(bound, 1) {
+			l.fatalf(s, p, "%d clusters of group %q change, %d more are written, maxConcurrent is %d (law 2)", occupied[g.Name], g.Name, needing[g.Name], bound)
 		}
 	}
 }

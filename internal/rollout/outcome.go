@@ -10,6 +10,9 @@ import (
 // stands, and when to look again.
 func (d *decision) conclude() Plan {
 	p := &d.plan
+	if current := d.in.Current; current != nil && d.in.InvalidSpec == nil && !d.going() && !d.isStable(current.Digest) {
+		d.hindrance = d.startHindrance(current) // The run may have failed just now.
+	}
 	d.decideVerdicts()
 	d.recordAbsences()
 	d.recordFailures()

@@ -18,13 +18,14 @@ func TestObjectsComeInTheOrderInWhichTheyNeedEachOther(t *testing.T) {
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: api, namespace: shop}}",
 		"{apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop}}",
 		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: guard}}",
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.metrics}}",
 	)))
 	var kinds []string
 	for _, object := range rendering.Objects {
 		kinds = append(kinds, object.GetKind())
 	}
 	want := "Namespace CustomResourceDefinition ServiceAccount Role RoleBinding ConfigMap PersistentVolume " +
-		"PersistentVolumeClaim Service Deployment Job Datum HorizontalPodAutoscaler ValidatingWebhookConfiguration"
+		"PersistentVolumeClaim Service Deployment Job Datum HorizontalPodAutoscaler APIService ValidatingWebhookConfiguration"
 	if diff := cmp.Diff(want, strings.Join(kinds, " ")); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}

@@ -145,7 +145,7 @@ func (d *demo) release(ctx context.Context, version, tag string, done func(*v1al
 	}
 	ticker := time.NewTicker(refresh)
 	defer ticker.Stop()
-	shown := ""
+	shown, soak := "", ""
 	for {
 		rollout := &v1alpha1.FleetRollout{}
 		if err := d.hub.Get(ctx, rolloutKey(), rollout); err != nil {
@@ -155,9 +155,13 @@ func (d *demo) release(ctx context.Context, version, tag string, done func(*v1al
 		if err != nil {
 			return err
 		}
-		if now := progress(rollout, deliveries, time.Now()); now != shown {
+		if now := progress(rollout, deliveries); now != shown {
 			fmt.Fprint(d.out, now)
 			shown = now
+		}
+		if now := soaking(rollout, time.Now()); now != soak {
+			fmt.Fprint(d.out, now)
+			soak = now
 		}
 		if rollout.Status.ObservedGeneration == rollout.Generation {
 			finished, err := done(rollout)

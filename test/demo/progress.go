@@ -8,24 +8,45 @@ import (
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
+// soakGrain is how often the soak left is printed.
+const soakGrain = 5 * time.Second
+
 // progress renders what a person wants to know of a going rollout: which
-// group and step, how much soak is left, who is healthy, what it waits for.
-func progress(rollout *v1alpha1.FleetRollout, deliveries []v1alpha1.RolloutDelivery, now time.Time) string {
+// group and step, who is healthy, what it waits for. The soak left is told apart,
+// because it changes all the time.
+func progress(rollout *v1alpha1.FleetRollout, deliveries []v1alpha1.RolloutDelivery) string {
 	var out strings.Builder
-	fmt.Fprintln(&out, headline(rollout, now))
+	fmt.Fprintln(&out, headline(rollout))
 	for _, d := range deliveries {
 		fmt.Fprintf(&out, "    %-10s %-12s version %-7s %-12s %s\n",
 			d.Namespace, "("+d.Spec.Group+")", d.Spec.Revision.Version, orDash(string(d.Status.State)), detail(d.Status))
 	}
 	if run := rollout.Status.Run; run != nil {
 		for _, w := range run.WaitingFor {
-			fmt.Fprintf(&out, "    waits for: %s\n", w.Message)
+			fmt.Fprintf(&out, "    waits for %s%s\n", prefixed(w.Cluster), w.Message)
 		}
 	}
 	return out.String()
 }
 
-func headline(rollout *v1alpha1.FleetRollout, now time.Time) string {
+func prefixed(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return cluster + ": "
+}
+
+// soaking renders the soak left, in steps of soakGrain; empty outside a soak.
+func soaking(rollout *v1alpha1.FleetRollout, now time.Time) string {
+	left, soaks := soakLeft(rollout.Status.Run, now)
+	if !soaks {
+		return ""
+	}
+	grains := (left + soakGrain - time.Second) / soakGrain
+	return fmt.Sprintf("    soak: %s left\n", max(grains, 1)*soakGrain)
+}
+
+func headline(rollout *v1alpha1.FleetRollout) string {
 	parts := []string{fmt.Sprintf("%s %s", rollout.Name, rollout.Spec.Version)}
 	run := rollout.Status.Run
 	switch {
@@ -35,9 +56,6 @@ func headline(rollout *v1alpha1.FleetRollout, now time.Time) string {
 		parts = append(parts, fmt.Sprintf("run %d %s", run.Number, run.Phase))
 	default:
 		parts = append(parts, fmt.Sprintf("run %d, group %s, step %d of %d", run.Number, run.Group, run.Step, stepsOf(run)))
-	}
-	if left, soaking := soakLeft(run, now); soaking {
-		parts = append(parts, fmt.Sprintf("soak %s left", left.Round(time.Second)))
 	}
 	parts = append(parts, "updated "+orDash(rollout.Status.Clusters.Progress))
 	if open := openRollback(rollout); open != nil {

@@ -68,6 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	inline.SetName(fromBeforePolicy.Name)
 	Expect(k8s.Create(ctx, inline)).To(Succeed())
 	installPolicies(ctx)
+	startManager(ctx, controlPlane)
 }, NodeTimeout(20*time.Minute)) // The first start may have to build the binaries.
 
 // ocmCRDs are the files with OCM's kinds on a hub, from the module that our

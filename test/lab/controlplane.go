@@ -103,6 +103,13 @@ func (c *ControlPlane) LogDir() string { return filepath.Join(c.supervisor.logDi
 // "etcd", to pause or kill it. It is nil if there is none of that name.
 func (c *ControlPlane) Process(name string) *Process { return c.supervisor.process(c.name, name) }
 
+// RunProcess starts a further process under the control plane's supervision,
+// in its log folder. It ends with the control plane at the latest.
+func (c *ControlPlane) RunProcess(ctx context.Context, spec ProcessSpec) (*Process, error) {
+	spec.Cluster = c.name
+	return c.supervisor.run(ctx, spec)
+}
+
 // Stop ends the processes and removes the data; the logs stay unless the folder
 // was a temporary one. The control planes of a Lab are stopped with the Lab.
 func (c *ControlPlane) Stop() error {

@@ -180,8 +180,8 @@ func (p *Product) startAgent(ctx context.Context, name string) error {
 			"--cluster-name", name,
 			"--hub-kubeconfig", hubKubeconfig,
 			"--kubeconfig", kubeconfig,
-			"--lease-fast", "2s",
-			"--lease-slow", "4s",
+			"--lease-fast", "3s",
+			"--lease-slow", "5s",
 		},
 		Prepare: func(ctx context.Context) error {
 			_, err := cluster.WaitAddonHubKubeconfig(ctx, v1alpha1.AddonName, agentNamespace)

@@ -131,6 +131,18 @@ func applyObject[T client.Object](ctx context.Context, object T) T {
 	return object
 }
 
+// edit changes an object whatever others wrote to it meanwhile.
+func edit[T client.Object](ctx context.Context, object T, change func()) {
+	GinkgoHelper()
+	before := object.DeepCopyObject().(T)
+	change()
+	Expect(k8s.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
+}
+
+func setHash(object client.Object, hash string) func() {
+	return func() { object.SetAnnotations(map[string]string{v1alpha1.AnnotationContentHash: hash}) }
+}
+
 func deploymentAt(hash string) *appsv1.Deployment {
 	labels := map[string]string{"app": "api"}
 	return &appsv1.Deployment{
@@ -185,12 +197,8 @@ var _ = Describe("The agent", Ordered, func() {
 		startAgent(time.Second, 2*time.Second)
 		d := deliver(ctx, 1, rendered("", "ConfigMap", "api", newHash), rendered("", "Secret", "api", newHash))
 		Eventually(ctx, textNow).Should(HavePrefix("ConfigMap workloads/api: not there yet"))
-
 		config := applyObject(ctx, &corev1.ConfigMap{ObjectMeta: delivered("api", oldHash)})
-		Eventually(ctx, textNow).Should(HavePrefix("ConfigMap workloads/api: still at earlier content"))
-
-		config.Annotations[v1alpha1.AnnotationContentHash] = newHash
-		Expect(k8s.Update(ctx, config)).To(Succeed())
+		edit(ctx, config, setHash(config, newHash))
 		Eventually(ctx, healthNow).Should(Equal(v1alpha1.HealthHealthy))
 		Expect(textNow(ctx)).To(ContainSubstring("Secret workloads/api is not readable by the agent: taken as applied"))
 		Expect(conditionNow(ctx).Status).To(Equal(metav1.ConditionTrue))
@@ -211,8 +219,7 @@ var _ = Describe("The agent", Ordered, func() {
 		d := deliver(ctx, 1, rendered("", "ConfigMap", "api", newHash))
 		Eventually(ctx, healthNow).Should(Equal(v1alpha1.HealthHealthy))
 
-		d.Spec.Delivery, d.Spec.Revision.Digest = 2, digestOf(2)
-		Expect(k8s.Update(ctx, d)).To(Succeed())
+		edit(ctx, d, func() { d.Spec.Delivery, d.Spec.Revision.Digest = 2, digestOf(2) })
 		Consistently(ctx, func(ctx context.Context) int64 { return reportNow(ctx).Delivery }, "500ms").Should(BeEquivalentTo(1))
 		render(ctx, d, rendered("", "ConfigMap", "api", newHash))
 		Eventually(ctx, func(ctx context.Context) int64 { return reportNow(ctx).Delivery }).Should(BeEquivalentTo(2))
@@ -224,8 +231,7 @@ var _ = Describe("The agent", Ordered, func() {
 		d := applyObject(ctx, deploymentAt(newHash))
 		Eventually(ctx, healthNow).Should(Equal(v1alpha1.HealthHealthy))
 
-		d.Spec.Replicas = ptr.To[int32](2)
-		Expect(k8s.Update(ctx, d)).To(Succeed())
+		edit(ctx, d, func() { d.Spec.Replicas = ptr.To[int32](2) })
 		Eventually(ctx, healthNow).Should(Equal(v1alpha1.HealthDegraded), "complete before, and not now")
 		Expect(textNow(ctx)).To(HavePrefix("Deployment workloads/api: 0 of 2 replicas"))
 	})
@@ -269,14 +275,12 @@ var _ = Describe("The agent", Ordered, func() {
 		meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
 			Type: "Foreign", Status: metav1.ConditionFalse, Reason: "Test", Message: "changed"})
 		Expect(k8s.Status().Patch(ctx, changed, client.MergeFrom(found))).To(Succeed())
-		config.Annotations[v1alpha1.AnnotationContentHash] = oldHash
-		Expect(k8s.Update(ctx, config)).To(Succeed())
+		edit(ctx, config, setHash(config, oldHash))
 		Eventually(ctx, healthNow).Should(Equal(v1alpha1.HealthProgressing))
 		Expect(meta.IsStatusConditionFalse(addonOfC1(ctx).Status.Conditions, "Foreign")).To(BeTrue())
 
 		version := addonOfC1(ctx).ResourceVersion
-		config.Data = map[string]string{"unrelated": "change"}
-		Expect(k8s.Update(ctx, config)).To(Succeed())
+		edit(ctx, config, func() { config.Data = map[string]string{"unrelated": "change"} })
 		d.Status.Message = "of the hub alone"
 		Expect(k8s.Status().Update(ctx, d)).To(Succeed())
 		Consistently(ctx, func(ctx context.Context) string { return addonOfC1(ctx).ResourceVersion }, "1s").Should(Equal(version))
@@ -301,8 +305,7 @@ var _ = Describe("The agent", Ordered, func() {
 		startAgent(time.Second, 30*time.Second)
 		Eventually(ctx, func(ctx context.Context) *int32 { return leaseNow(ctx).Spec.LeaseDurationSeconds }).Should(HaveValue(BeEquivalentTo(90)))
 		d := deliver(ctx, 1, rendered("", "ConfigMap", "api", newHash))
-		d.Spec.FastLeaseSeconds = 5
-		Expect(k8s.Update(ctx, d)).To(Succeed())
+		edit(ctx, d, func() { d.Spec.FastLeaseSeconds = 5 })
 		Eventually(ctx, func(ctx context.Context) *int32 { return leaseNow(ctx).Spec.LeaseDurationSeconds }, "2s").
 			Should(HaveValue(BeEquivalentTo(3)), "not told the hub at once")
 		first := leaseNow(ctx).Spec.RenewTime
@@ -344,8 +347,7 @@ var _ = Describe("The agent", Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) error {
 			return k8s.Get(ctx, client.ObjectKeyFromObject(config), config)
 		}, "60s").Should(Succeed())
-		config.Annotations[v1alpha1.AnnotationContentHash] = oldHash
-		Expect(k8s.Update(ctx, config)).To(Succeed())
+		edit(ctx, config, setHash(config, oldHash))
 		Eventually(ctx, healthNow, "90s").Should(Equal(v1alpha1.HealthProgressing))
 		renewed := leaseNow(ctx).ResourceVersion
 		Eventually(ctx, func(ctx context.Context) string { return leaseNow(ctx).ResourceVersion }).ShouldNot(Equal(renewed))

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	testclock "k8s.io/utils/clock/testing"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+)
+
+var (
+	configRef = v1alpha1.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "payments", Name: "api"}
+	jobRef    = v1alpha1.ObjectReference{Group: "batch", Version: "v1", Kind: "Job", Namespace: "payments", Name: "migrate"}
+)
+
+func TestObjectsAndKindsFindTheirDeliveries(t *testing.T) {
+	d := newDeliveries(testclock.NewFakeClock(time.Unix(0, 0)))
+	first, second := deliveryOf(configRef, jobRef), deliveryOf(configRef)
+	second.Name = "platform-other"
+	d.put(first)
+	d.put(second)
+
+	if diff := cmp.Diff([]string{second.Name, first.Name}, d.ofObject(configRef)); diff != "" {
+		t.Errorf("of the ConfigMap (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{first.Name}, d.ofKind(kindOf(jobRef))); diff != "" {
+		t.Errorf("of Jobs (-want +got):\n%s", diff)
+	}
+	d.remove(first.Name)
+	if got := d.ofObject(jobRef); len(got) != 0 {
+		t.Errorf("the Job still belongs to %v", got)
+	}
+	if d.wantedKinds().Has(kindOf(jobRef)) || !d.wantedKinds().Has(kindOf(configRef)) {
+		t.Errorf("wanted kinds are %v", d.wantedKinds())
+	}
+}
+
+func TestAnUnrelatedChangeOfADeliveryConcernsNobody(t *testing.T) {
+	d := newDeliveries(testclock.NewFakeClock(time.Unix(0, 0)))
+	if !d.put(deliveryOf(configRef)) {
+		t.Errorf("a new delivery was not noticed")
+	}
+	same := deliveryOf(configRef)
+	same.Status.Message = "the hub says something"
+	if d.put(same) {
+		t.Errorf("a change of the hub's own status was taken for news")
+	}
+	other := deliveryOf(configRef)
+	other.Status.Rendered.Objects[0].Hash = "sha256:other"
+	if !d.put(other) {
+		t.Errorf("a changed rendering was not noticed")
+	}
+	anew := deliveryOf(configRef)
+	anew.Status.Rendered.Objects[0].Hash = "sha256:other"
+	anew.UID = "u2"
+	if !d.put(anew) {
+		t.Errorf("a delivery that was deleted and created again was not noticed")
+	}
+}
+
+func TestADeliveryIsFreshFromWhenItsNumberWasSeenFirst(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Unix(0, 0))
+	d := newDeliveries(clock)
+	delivery := deliveryOf(configRef)
+	delivery.Spec.FastLeaseSeconds = 60
+	d.put(delivery)
+	clock.Step(40 * time.Second)
+
+	touched := delivery.DeepCopy()
+	touched.Spec.Step = 2
+	d.put(touched)
+	if !d.isFast() {
+		t.Errorf("after 40 of 60 seconds it is not fresh")
+	}
+	clock.Step(20 * time.Second)
+	if d.isFast() {
+		t.Errorf("an edit without a new number made it fresh again")
+	}
+	next := touched.DeepCopy()
+	next.Spec.Delivery++
+	d.put(next)
+	if !d.isFast() {
+		t.Errorf("a new number is not fresh")
+	}
+}
