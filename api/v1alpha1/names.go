@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 )
 
 // Labels and annotations of Fleet Rollout.
@@ -47,7 +48,7 @@ func DeliveryName(namespace, name string) string {
 // WorkName is the name of the ManifestWork that carries the given part of a
 // rollout's content: deterministic, and at most 63 characters.
 func WorkName(namespace, name string, part int32) string {
-	suffix := "-" + string(rune('0'+part/10)) + string(rune('0'+part%10))
+	suffix := fmt.Sprintf("-%02d", part)
 	return BoundedName(maxNameLength-len(suffix), namespace, name) + suffix
 }
 

@@ -63,14 +63,14 @@ func (r *RolloutReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfPlacement)).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfDecision)).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfCluster), builder.WithPredicates(clusterChanged())).
-		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
-			logger := mgr.GetLogger().WithName("rollout")
-			if request == nil {
-				return logger
-			}
-			return logger.WithValues("rollout", request.NamespacedName)
-		}).
 		WithOptions(controller.Options{
+			LogConstructor: func(request *reconcile.Request) logr.Logger {
+				logger := mgr.GetLogger().WithName("rollout")
+				if request == nil {
+					return logger
+				}
+				return logger.WithValues("rollout", request.NamespacedName)
+			},
 			MaxConcurrentReconciles: r.MaxConcurrentReconciles,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 30*time.Second),
 		}).

@@ -241,6 +241,22 @@ func TestAStaleRecordWritesNoOldContentBack(t *testing.T) {
 	}
 }
 
+func TestACacheWithoutTheWorksWritesThemNotAgain(t *testing.T) {
+	h := newHub(t)
+	h.intend(h.freeze(1, "1.0.0", settings("1")), v1alpha1.DirectionForward)
+	h.settle()
+	task := h.task()
+	task.Works = nil
+	h.writes = 0
+	outcome, err := h.applier.Apply(background, task)
+	if err != nil || h.writes != 0 {
+		t.Errorf("%d writes, error %v", h.writes, err)
+	}
+	if len(outcome.Works) != 1 || !applicationOf(outcome.Status, outcome.Works).complete {
+		t.Error("the judge does not get the works that the hub has")
+	}
+}
+
 func TestARecordThatWasDeletedAndRemadeTakesItsWorksOver(t *testing.T) {
 	h := newHub(t)
 	first := h.freeze(1, "1.0.0", settings("1"), service())
