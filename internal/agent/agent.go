@@ -166,6 +166,9 @@ func managedClients(cfg *rest.Config, kube kubernetes.Interface) (clients, error
 		dynamic:  dynamicClient,
 		metadata: metadataClient,
 		mapper:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery())),
+		ready: func(ctx context.Context) bool {
+			return kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
+		},
 	}, nil
 }
 

@@ -22,12 +22,13 @@ import (
 )
 
 const (
-	// notServedRetry grows to retryCap: a custom resource may be delivered just
-	// after its definition.
-	notServedRetry = time.Second
-	retryCap       = 15 * time.Second
+	// retryCap bounds how long a kind that cannot be read is left alone.
+	retryCap = 15 * time.Second
 	// forbiddenRetry is how soon a grant is noticed.
 	forbiddenRetry = time.Minute
+	// refusalsMeant is how many refusals in a row, by an API that says it is
+	// ready, are taken for the truth.
+	refusalsMeant = 2
 	// settleFor is how long a kind may fail to be read before its objects are
 	// reported as not readable instead of not at all.
 	settleFor = 30 * time.Second
@@ -82,37 +83,30 @@ func (w *kindWatch) see(namespace, name string) Sight {
 
 // run keeps the watch going until the context ends: it finds the resource of
 // the kind, asks whether it may read it, watches, and begins again when the
-// answer changes.
+// answer changes. What was seen stays until there is a better answer.
 func (w *kindWatch) run(ctx context.Context) {
-	retry := notServedRetry
+	retry, refusals := retryFirst, 0
 	for ctx.Err() == nil {
-		began := w.clock.Now()
-		err := w.watch(ctx)
-		if w.clock.Since(began) > retryCap {
-			retry = notServedRetry
+		synced, err := w.watch(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if synced {
+			retry, refusals = retryFirst, 0
 		}
 		wait := retry
-		switch {
-		case ctx.Err() != nil:
-			return
-		case apierrors.IsForbidden(err):
-			w.setAccess(AccessForbidden, "")
-			wait = forbiddenRetry
-		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
-			w.setAccess(AccessNotServed, "")
-			w.clients.mapper.Reset()
-		default:
-			klog.InfoS("Cannot read kind on the managed cluster", "kind", w.kind, "err", err)
-			// An API that does not answer at all says nothing about the objects:
-			// then the Lease is not renewed, and the hub counts the cluster lost.
-			answered := apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
-			if answered && w.clock.Since(w.startAt) >= settleFor {
-				w.setAccess(AccessBroken, err.Error())
+		switch refusal := refusalOf(err); {
+		case refusal == "":
+			w.note(err)
+		case w.clients.ready(ctx):
+			if refusals++; refusals >= refusalsMeant {
+				w.setAccess(refusal, "")
+				wait = max(wait, refusalRetry(refusal))
 			}
+		default:
+			refusals = 0
 		}
-		if retry *= 2; retry > retryCap {
-			retry = retryCap
-		}
+		retry = min(2*retry, retryCap)
 		select {
 		case <-ctx.Done():
 		case <-w.clock.After(wait):
@@ -120,46 +114,88 @@ func (w *kindWatch) run(ctx context.Context) {
 	}
 }
 
-// watch returns when the kind cannot be watched, or no longer.
-func (w *kindWatch) watch(ctx context.Context) error {
+// refusalOf is the access that an error of the API stands for; empty if it
+// stands for none. It is to be believed only of an API that is ready: one that
+// has just started forbids everything, and does not know its custom resources.
+func refusalOf(err error) Access {
+	switch {
+	case apierrors.IsForbidden(err):
+		return AccessForbidden
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
+		return AccessNotServed
+	}
+	return ""
+}
+
+// refusalRetry is how soon a change is looked for, at the least: a grant may
+// take its time, a custom resource is often delivered just after its
+// definition.
+func refusalRetry(refusal Access) time.Duration {
+	if refusal == AccessForbidden {
+		return forbiddenRetry
+	}
+	return 0
+}
+
+// note takes an error into account that says nothing about the right to read.
+func (w *kindWatch) note(err error) {
+	klog.InfoS("Cannot read kind on the managed cluster", "kind", w.kind, "err", err)
+	// An API that does not answer at all says nothing about the objects: then
+	// the Lease is not renewed, and the hub counts the cluster lost.
+	answered := apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
+	if answered && w.clock.Since(w.startAt) >= settleFor {
+		w.setAccess(AccessBroken, err.Error())
+	}
+}
+
+// watch returns when the kind cannot be watched, or no longer, and tells
+// whether it has been.
+func (w *kindWatch) watch(ctx context.Context) (bool, error) {
 	mapping, err := w.clients.mapper.RESTMapping(w.kind.GroupKind(), w.kind.Version)
+	if meta.IsNoMatchError(err) {
+		w.clients.mapper.Reset()
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := w.tryList(ctx, mapping.Resource); err != nil {
-		return err
+		if apierrors.IsNotFound(err) {
+			w.clients.mapper.Reset()
+		}
+		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	informer := w.informer(mapping.Resource)
 	if err := informer.SetTransform(withoutManagedFields); err != nil {
-		return fmt.Errorf("watch %s: %w", w.kind, err)
+		return false, fmt.Errorf("watch %s: %w", w.kind, err)
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(
 		func(ctx context.Context, r *cache.Reflector, err error) {
-			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			if refusalOf(err) != "" {
 				cancel(err)
 				return
 			}
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		}); err != nil {
-		return fmt.Errorf("watch %s: %w", w.kind, err)
+		return false, fmt.Errorf("watch %s: %w", w.kind, err)
 	}
 	registration, err := informer.AddEventHandler(w.handler())
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", w.kind, err)
+		return false, fmt.Errorf("watch %s: %w", w.kind, err)
 	}
-	w.forget()
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		informer.RunWithContext(ctx)
 	}()
-	if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+	synced := cache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
+	if synced {
+		w.forgetAllBut(informer.GetStore())
 		w.setAccess(AccessReadable, "")
 	}
 	<-stopped
-	return context.Cause(ctx)
+	return synced, context.Cause(ctx)
 }
 
 // onlyDelivered selects the objects that a rollout delivered.
@@ -235,12 +271,20 @@ func (w *kindWatch) remove(o any) {
 	w.observer.objectChanged(w.keyOf(key))
 }
 
-// forget empties the memory before a new watch: what went in between would
-// not be reported.
-func (w *kindWatch) forget() {
+// forgetAllBut drops what went while nobody watched.
+func (w *kindWatch) forgetAllBut(store cache.Store) {
+	var gone []types.NamespacedName
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	clear(w.objects)
+	for key := range w.objects {
+		if _, exists, err := store.GetByKey(cache.NewObjectName(key.Namespace, key.Name).String()); err == nil && !exists {
+			delete(w.objects, key)
+			gone = append(gone, key)
+		}
+	}
+	w.mu.Unlock()
+	for _, key := range gone {
+		w.observer.objectChanged(w.keyOf(key))
+	}
 }
 
 func (w *kindWatch) setAccess(access Access, problem string) {

@@ -33,6 +33,8 @@ type clients struct {
 	dynamic  dynamic.Interface
 	metadata metadata.Interface
 	mapper   meta.ResettableRESTMapper
+	// ready tells whether the API says that it is ready.
+	ready func(context.Context) bool
 }
 
 // observer is told what may have changed on the managed cluster. It must not

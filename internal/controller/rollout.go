@@ -74,35 +74,30 @@ func (r *RolloutReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return quietly(err)
 	}
 
-	observation, err := r.observer.Observe(ctx, fro)
+	d, err := r.decide(ctx, fro)
 	if err != nil {
 		return quietly(err)
 	}
-	// Times are persisted in microseconds; a finer one would differ from itself
-	// when it is read again.
-	now := r.Clock.Now().Truncate(time.Microsecond)
 	wake := &alarm{}
-	plan := r.plan(ctx, fro, &observation, now)
-	wake.in(plan.RecheckAfter)
-	if plan.ConfirmRemovals && !observation.Snapshot.Membership.RemovalConfirmed {
+	wake.in(d.plan.RecheckAfter)
+	if d.isWaitingForReads() {
 		wake.in(refusalDelay)
 	}
 
-	assigned := assignments(fro, observation, plan)
-	if err := r.recordFailures(ctx, assigned); err != nil {
+	if err := r.recordFailures(ctx, d.assigned); err != nil {
 		return quietly(err)
 	}
-	if err := r.recordVerdicts(ctx, observation.Revisions, plan.Verdicts); err != nil {
+	if err := r.recordVerdicts(ctx, d.observation.Revisions, d.plan.Verdicts); err != nil {
 		return quietly(err)
 	}
-	later, err := r.persist(ctx, fro, decided{observation.Snapshot, plan, now})
+	later, err := r.persist(ctx, fro, d)
 	if err != nil {
 		return quietly(err)
 	}
 	wake.in(later)
-	r.announce(ctx, fro, plan.Events)
+	r.announce(ctx, fro, d.plan.Events)
 
-	outcome := r.carryOut(ctx, fro, observation, plan, assigned)
+	outcome := r.carryOut(ctx, fro, d)
 	wake.in(outcome.retryAfter)
 	if outcome.err != nil {
 		return ctrl.Result{}, outcome.err
@@ -111,6 +106,34 @@ func (r *RolloutReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return r.finish(ctx, fro, wake)
 	}
 	return wake.result(), nil
+}
+
+// decided is a plan, what it was made from, and what is to be written for it.
+type decided struct {
+	observation observe.Observation
+	plan        rollout.Plan
+	assigned    []assignment
+	now         time.Time
+}
+
+// isWaitingForReads tells that what the plan lacks is told by no watch: a
+// confirmation of removals, or the API server's consent to a new revision.
+func (d decided) isWaitingForReads() bool {
+	unconfirmed := d.plan.ConfirmRemovals && !d.observation.Snapshot.Membership.RemovalConfirmed
+	return unconfirmed || d.observation.FreezeRefused
+}
+
+// decide observes and plans.
+func (r *RolloutReconciler) decide(ctx context.Context, fro *v1alpha1.FleetRollout) (decided, error) {
+	observation, err := r.observer.Observe(ctx, fro)
+	if err != nil {
+		return decided{}, err
+	}
+	// Times are persisted in microseconds; a finer one would differ from itself
+	// when it is read again.
+	now := r.Clock.Now().Truncate(time.Microsecond)
+	plan := r.plan(ctx, fro, &observation, now)
+	return decided{observation, plan, assignments(fro, observation, plan), now}, nil
 }
 
 // read returns the newest known state of a FleetRollout, or nil if it is gone.
@@ -144,10 +167,10 @@ func (r *RolloutReconciler) plan(ctx context.Context, fro *v1alpha1.FleetRollout
 	return confirmed
 }
 
-// quietly turns a refusal for a newer version of an object into a repeat: the
-// next reconcile decides on the newer version.
+// quietly turns a refusal because an object has changed, or is gone, into a
+// repeat: the next reconcile decides on what is there then.
 func quietly(err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	}
 	return ctrl.Result{}, err

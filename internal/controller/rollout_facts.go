@@ -22,13 +22,6 @@ import (
 // writes belong to them.
 const countsPause = 250 * time.Millisecond
 
-// decided is a plan, and what it was made from.
-type decided struct {
-	snapshot rollout.Snapshot
-	plan     rollout.Plan
-	now      time.Time
-}
-
 // persist writes the status: the plan's facts, and the conditions and counters
 // that follow from them, in one write, refused if the FleetRollout has changed
 // since it was read. If only counters are left to write, it may ask to be
@@ -36,7 +29,7 @@ type decided struct {
 func (r *RolloutReconciler) persist(ctx context.Context, fro *v1alpha1.FleetRollout, d decided) (later time.Duration, err error) {
 	next := status.Project(status.Input{
 		Previous: fro.Status,
-		Snapshot: d.snapshot,
+		Snapshot: d.observation.Snapshot,
 		Plan:     d.plan,
 		Refusals: r.notes.refusals(fro.UID),
 		Now:      d.now,

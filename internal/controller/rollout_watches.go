@@ -59,7 +59,7 @@ func (r *RolloutReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.FleetRollout{}, builder.WithPredicates(r.foreignWrites(r.rollouts.Wrote))).
 		Watches(&v1alpha1.RolloutDelivery{}, r.deliveryHandler(), builder.WithPredicates(r.foreignWrites(r.observer.Deliveries.Wrote))).
 		Watches(&v1alpha1.RolloutRevision{}, owned, builder.WithPredicates(r.foreignWrites(r.observer.Revisions.Wrote))).
-		Watches(&corev1.Secret{}, owned, builder.WithPredicates(predicate.Funcs{CreateFunc: never[event.CreateEvent]})).
+		Watches(&corev1.Secret{}, owned).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfPlacement)).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfDecision)).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfCluster), builder.WithPredicates(clusterChanged())).
@@ -84,8 +84,6 @@ func (r *RolloutReconciler) foreignWrites(wrote func(client.Object) bool) predic
 		return object.GetDeletionTimestamp() != nil || !wrote(object)
 	})
 }
-
-func never[E any](E) bool { return false }
 
 // deliveryHandler wakes the rollouts that a delivery belongs to. One that is
 // gone must not live on in the memory of our own writes.

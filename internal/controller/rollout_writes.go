@@ -56,7 +56,7 @@ func (r *RolloutReconciler) recordFailures(ctx context.Context, assigned []assig
 
 // carryOut writes what the plan orders, now that its facts are persisted. A
 // cluster whose write fails holds up no other.
-func (r *RolloutReconciler) carryOut(ctx context.Context, fro *v1alpha1.FleetRollout, observation observe.Observation, plan rollout.Plan, assigned []assignment) outcome {
+func (r *RolloutReconciler) carryOut(ctx context.Context, fro *v1alpha1.FleetRollout, d decided) outcome {
 	wake := &alarm{}
 	var errs []error
 	note := func(err error) {
@@ -70,7 +70,7 @@ func (r *RolloutReconciler) carryOut(ctx context.Context, fro *v1alpha1.FleetRol
 	}
 
 	var intents []assignment
-	for _, a := range assigned {
+	for _, a := range d.assigned {
 		if !a.isFailure {
 			intents = append(intents, a)
 		}
@@ -88,9 +88,9 @@ func (r *RolloutReconciler) carryOut(ctx context.Context, fro *v1alpha1.FleetRol
 			errs = append(errs, result.err)
 		}
 	}
-	note(r.forgetDeliveries(ctx, observation, plan.Forget))
+	note(r.forgetDeliveries(ctx, d.observation, d.plan.Forget))
 	if fro.DeletionTimestamp == nil && len(errs) == 0 {
-		note(r.trimHistory(ctx, fro, observation, plan))
+		note(r.trimHistory(ctx, fro, d.observation, d.plan))
 	}
 	return outcome{retryAfter: wake.delay, err: errors.Join(errs...)}
 }

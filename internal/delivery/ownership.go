@@ -3,9 +3,8 @@ package delivery
 import (
 	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	workv1 "open-cluster-management.io/api/work/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )

@@ -12,7 +12,7 @@ import (
 // maxObjectMessage is how many bytes a message about one object may have.
 const maxObjectMessage = 512
 
-// reportOf reads the agent's report on the delivery that status is about. A nil
+// report reads the agent's report on the delivery that the spec is about. A nil
 // report comes with what is the matter: anything older, missing, contradicting
 // itself or unparsable is "not yet", never "healthy" (law 5).
 func (o Observation) report() (*v1alpha1.AgentReport, string) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,10 +33,18 @@ type frozenTemplate struct {
 	findings map[string]string
 }
 
+// freezeResult is the revision of a template, or why there is none.
+type freezeResult struct {
+	revision *v1alpha1.RolloutRevision
+	refusal  *v1alpha1.Cause
+	// byServer tells that the API server refused what the template allows.
+	byServer bool
+}
+
 // freezeTemplate returns the revision of the present template, or why there is
 // none. A revision that does not exist yet is created, its payload first: a
 // crash in between leaves a Secret that the next attempt takes up.
-func (o *Observer) freezeTemplate(ctx context.Context, fro *v1alpha1.FleetRollout, in freezeInput) (*v1alpha1.RolloutRevision, *v1alpha1.Cause, error) {
+func (o *Observer) freezeTemplate(ctx context.Context, fro *v1alpha1.FleetRollout, in freezeInput) (freezeResult, error) {
 	template, ok := o.frozen.get(fro.UID)
 	if !ok || template.generation != fro.Generation {
 		template = frozenTemplate{generation: fro.Generation, findings: map[string]string{}}
@@ -47,24 +56,28 @@ func (o *Observer) freezeTemplate(ctx context.Context, fro *v1alpha1.FleetRollou
 		o.frozen.put(fro.UID, template)
 	}
 	if template.problem != "" {
-		return nil, invalidSpec(template.problem), nil
+		return freezeResult{refusal: invalidSpec(template.problem)}, nil
+	}
+	if refusal, err := o.whyNotAfter(ctx, fro, template, in); err != nil || refusal != nil {
+		return freezeResult{refusal: refusal}, err
 	}
 
-	refusal, err := o.whyNotAfter(ctx, fro, template, in)
-	if err != nil || refusal != nil {
-		return nil, refusal, err
-	}
 	existing := revision.FindByDigest(in.retained, template.frozen.Digest)
 	if existing == nil {
 		return o.createRevision(ctx, fro, template.frozen)
 	}
 	secret, err := o.readPayload(ctx, existing)
 	if err != nil || secret != nil {
-		return existing, nil, err
+		return freezeResult{revision: existing}, err
 	}
-	// The template still says what the lost payload held.
-	refusal, err = o.createPayload(ctx, fro, existing.Spec.Number, template.frozen)
-	return existing, refusal, err
+	// The template still says what the lost payload held. If it cannot be put
+	// back, that is told as a problem of the revision.
+	_, payload, err := revision.New(fro, existing.Spec.Number, template.frozen)
+	if err != nil {
+		return freezeResult{revision: existing}, nil
+	}
+	_, err = o.createPayload(ctx, fro, payload)
+	return freezeResult{revision: existing}, err
 }
 
 // whyNotAfter compares the template with the contents that it would replace: no
@@ -87,28 +100,9 @@ func (o *Observer) whyNotAfter(ctx context.Context, fro *v1alpha1.FleetRollout, 
 
 	var findings []string
 	for _, reference := range replaced {
-		found, ok := template.findings[reference.Digest]
-		if !ok {
-			record := revision.FindByDigest(in.retained, reference.Digest)
-			if record == nil {
-				continue
-			}
-			secret, err := o.readPayload(ctx, record)
-			if err != nil {
-				return nil, err
-			}
-			if secret == nil {
-				continue
-			}
-			previous, err := revision.Load(record, secret)
-			if err != nil {
-				// A payload that cannot be read is told as a problem of its revision.
-				continue
-			}
-			found = describeFindings(*reference, slices.Concat(
-				revision.ImmutableChanges(previous, template.frozen.Payload),
-				revision.CRDVersionFindings(previous, template.frozen.Payload)))
-			template.findings[reference.Digest] = found
+		found, err := o.compare(ctx, template, *reference, revision.FindByDigest(in.retained, reference.Digest))
+		if err != nil {
+			return nil, err
 		}
 		if found != "" && !slices.Contains(findings, found) {
 			findings = append(findings, found)
@@ -118,6 +112,28 @@ func (o *Observer) whyNotAfter(ctx context.Context, fro *v1alpha1.FleetRollout, 
 		return nil, nil
 	}
 	return invalidSpec(strings.Join(findings, "; ")), nil
+}
+
+// compare says why the template cannot follow a revision; nothing if it can. A
+// content that is lost cannot be compared with, and is told as a problem of its
+// revision.
+func (o *Observer) compare(ctx context.Context, template frozenTemplate, reference v1alpha1.RevisionReference, record *v1alpha1.RolloutRevision) (string, error) {
+	if found, ok := template.findings[reference.Digest]; ok || record == nil {
+		return found, nil
+	}
+	secret, err := o.readPayload(ctx, record)
+	if err != nil || secret == nil {
+		return "", err
+	}
+	previous, err := revision.Load(record, secret)
+	if err != nil {
+		return "", nil
+	}
+	found := describeFindings(reference, slices.Concat(
+		revision.ImmutableChanges(previous, template.frozen.Payload),
+		revision.CRDVersionFindings(previous, template.frozen.Payload)))
+	template.findings[reference.Digest] = found
+	return found, nil
 }
 
 func describeFindings(reference v1alpha1.RevisionReference, findings []revision.Finding) string {
@@ -133,55 +149,67 @@ func describeFindings(reference v1alpha1.RevisionReference, findings []revision.
 
 // createRevision creates payload and revision. Numbers are taken from the API
 // server, because the cache may not know the newest revision yet.
-func (o *Observer) createRevision(ctx context.Context, fro *v1alpha1.FleetRollout, frozen revision.Frozen) (*v1alpha1.RolloutRevision, *v1alpha1.Cause, error) {
+func (o *Observer) createRevision(ctx context.Context, fro *v1alpha1.FleetRollout, frozen revision.Frozen) (freezeResult, error) {
 	present, err := o.listRevisions(ctx, o.Live, fro)
 	if err != nil {
-		return nil, nil, err
+		return freezeResult{}, err
 	}
 	if existing := revision.FindByDigest(present, frozen.Digest); existing != nil {
-		return existing, nil, nil
+		return freezeResult{revision: existing}, nil
 	}
-	number := revision.NextNumber(present)
-	if refusal, err := o.createPayload(ctx, fro, number, frozen); err != nil || refusal != nil {
-		return nil, refusal, err
+	record, payload, err := revision.New(fro, revision.NextNumber(present), frozen)
+	if err != nil {
+		return freezeResult{refusal: invalidSpec(err.Error())}, nil
+	}
+	if refusal, err := o.createPayload(ctx, fro, payload); err != nil || refusal != nil {
+		return freezeResult{refusal: refusal, byServer: true}, err
 	}
 
-	record, _, err := revision.New(fro, number, frozen)
-	if err != nil {
-		return nil, nil, err
-	}
 	err = o.Client.Create(ctx, record)
-	if apierrors.IsAlreadyExists(err) {
-		return nil, nameTaken("RolloutRevision", record), nil
+	switch {
+	case err == nil:
+		o.Revisions.Remember(record)
+		return freezeResult{revision: record}, nil
+	case apierrors.IsAlreadyExists(err):
+		return freezeResult{refusal: nameTaken("RolloutRevision", record), byServer: true}, nil
+	case isRefusal(err):
+		return freezeResult{refusal: refusedByServer("RolloutRevision", err), byServer: true}, nil
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("create revision %s/%s: %w", record.Namespace, record.Name, err)
-	}
-	o.Revisions.Remember(record)
-	return record, nil, nil
+	return freezeResult{}, fmt.Errorf("create revision %s/%s: %w", record.Namespace, record.Name, err)
 }
 
-// createPayload creates the payload Secret of a revision, unless it is there.
-func (o *Observer) createPayload(ctx context.Context, fro *v1alpha1.FleetRollout, number int64, frozen revision.Frozen) (*v1alpha1.Cause, error) {
-	_, secret, err := revision.New(fro, number, frozen)
-	if err != nil {
-		return nil, err
-	}
-	err = o.Client.Create(ctx, secret)
+// createPayload creates the payload Secret of a revision, unless it is there. It
+// returns why the API server does not take it.
+func (o *Observer) createPayload(ctx context.Context, fro *v1alpha1.FleetRollout, payload *corev1.Secret) (*v1alpha1.Cause, error) {
+	err := o.Client.Create(ctx, payload)
 	if err == nil {
 		return nil, nil
 	}
+	if isRefusal(err) {
+		return refusedByServer("Secret", err), nil
+	}
 	if !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("create payload secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("create payload secret %s/%s: %w", payload.Namespace, payload.Name, err)
 	}
-	existing := secret.DeepCopy()
-	if err := o.Live.Get(ctx, client.ObjectKeyFromObject(secret), existing); err != nil {
-		return nil, fmt.Errorf("read payload secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	var existing corev1.Secret
+	if err := o.Live.Get(ctx, client.ObjectKeyFromObject(payload), &existing); err != nil {
+		return nil, fmt.Errorf("read payload secret %s/%s: %w", payload.Namespace, payload.Name, err)
 	}
-	if !metav1.IsControlledBy(existing, fro) {
-		return nameTaken("Secret", secret), nil
+	if !metav1.IsControlledBy(&existing, fro) {
+		return nameTaken("Secret", payload), nil
 	}
 	return nil, nil
+}
+
+// isRefusal tells that the API server understood a creation and does not want
+// it: the object is too large, a quota is used up, a policy says no. The running
+// revision goes on as it was.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+func refusedByServer(kind string, err error) *v1alpha1.Cause {
+	return invalidSpec(fmt.Sprintf("the hub refuses the %s that would keep this revision, and it is tried again: %v", kind, err))
 }
 
 func nameTaken(kind string, object client.Object) *v1alpha1.Cause {

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -151,6 +153,32 @@ func TestATemplateThatCannotBeIsRefusedWithItsFieldAndFix(t *testing.T) {
 	}
 	if len(h.creations) != 0 || len(got.Revisions) != 1 {
 		t.Errorf("created %q, revisions %v", h.creations, got.Revisions)
+	}
+}
+
+func TestARevisionThatTheHubDoesNotTakeLeavesTheRunningOneAsItWas(t *testing.T) {
+	for _, refused := range []string{"Secret", "RolloutRevision"} {
+		t.Run(refused, func(t *testing.T) {
+			h := newHub(t, placementOf()...)
+			h.observe(newRollout("1.0.0", "one"))
+			h.refuseCreation = func(kind string) error {
+				if kind == refused {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("exceeded quota"))
+				}
+				return nil
+			}
+			got := h.observe(newRollout("1.1.0", "two"))
+			if got.Snapshot.Current != nil || got.Snapshot.InvalidSpec == nil || !strings.Contains(got.Snapshot.InvalidSpec.Message, "exceeded quota") {
+				t.Errorf("current %+v, refusal %+v", got.Snapshot.Current, got.Snapshot.InvalidSpec)
+			}
+			if len(got.Snapshot.Revisions) != 1 || !got.FreezeRefused {
+				t.Errorf("revisions %v, to be tried again %v", got.Snapshot.Revisions, got.FreezeRefused)
+			}
+			h.refuseCreation = nil
+			if got := h.observe(newRollout("1.1.0", "two")); got.Snapshot.Current == nil || got.FreezeRefused {
+				t.Errorf("current %+v, to be tried again %v", got.Snapshot.Current, got.FreezeRefused)
+			}
+		})
 	}
 }
 

@@ -68,6 +68,10 @@ type Observation struct {
 
 	// Revisions of the rollout by name.
 	Revisions map[string]*v1alpha1.RolloutRevision
+
+	// FreezeRefused tells that the API server, not the template, is why there
+	// is no current revision: it is worth another try without any change.
+	FreezeRefused bool
 }
 
 // Observe reads the state of a rollout. If the content of its template is new,

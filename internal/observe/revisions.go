@@ -36,15 +36,15 @@ func (o *Observer) readRevisions(ctx context.Context, fro *v1alpha1.FleetRollout
 	snapshot := &observation.Snapshot
 	var digest string
 	if !snapshot.Deleting {
-		current, refusal, err := o.freezeTemplate(ctx, fro, freezeInput{
+		result, err := o.freezeTemplate(ctx, fro, freezeInput{
 			retained: retained,
 			inUse:    digestsInUse(observation.Deliveries),
 		})
 		if err != nil {
 			return err
 		}
-		snapshot.InvalidSpec = refusal
-		if current != nil {
+		snapshot.InvalidSpec, observation.FreezeRefused = result.refusal, result.byServer
+		if current := result.revision; current != nil {
 			digest = current.Spec.Digest
 			if revision.FindByDigest(retained, digest) == nil {
 				retained = append(retained, *current)

@@ -37,6 +37,9 @@ type decision struct {
 	// failed is how many of the run's clusters count as failed.
 	failed int
 
+	// goingBack is how many clusters occupy a place of rollback.maxConcurrent.
+	goingBack int
+
 	// held says why absent clusters are not removed.
 	held *v1alpha1.Cause
 

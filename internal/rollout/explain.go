@@ -76,8 +76,9 @@ func (d *decision) waitForPermission() {
 		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonPaused, Since: d.run.PausedAt,
 			Message: "spec.paused is set: no joins, no forward writes, and no step is left until it is unset"})
 	case !d.in.Membership.Complete:
-		d.waitFor(v1alpha1.Waiting{Reason: d.in.Membership.Cause.Reason,
-			Message: "no joins, removals or forward writes until the placement decisions can be read completely: " + d.in.Membership.Cause.Message})
+		cause := d.incompleteCause()
+		d.waitFor(v1alpha1.Waiting{Reason: cause.Reason,
+			Message: "no joins, removals or forward writes until the placement decisions can be read completely: " + cause.Message})
 	}
 }
 

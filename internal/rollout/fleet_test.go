@@ -208,8 +208,8 @@ func (f *fleet) snapshot() Snapshot {
 	return s
 }
 
-// reconcile makes a plan and carries it out: verdicts, facts, then writes. It
-// tells whether it came to its end.
+// reconcile makes a plan and carries it out: failures, verdicts, the other
+// facts, then writes. It tells whether it came to its end.
 func (f *fleet) reconcile() bool {
 	s := f.snapshot()
 	plan := f.plan(s)
@@ -218,6 +218,12 @@ func (f *fleet) reconcile() bool {
 		plan = f.plan(s)
 	}
 	f.last, f.lastAt, f.dirty = plan, f.now, false
+	for _, x := range plan.Failures {
+		if f.crashes() {
+			return false
+		}
+		f.cluster(x.Cluster).delivery.Spec.Failure = x.Cause.DeepCopy()
+	}
 	for _, v := range plan.Verdicts {
 		if f.crashes() {
 			return false
@@ -277,12 +283,6 @@ func (f *fleet) carryOut(plan Plan) bool {
 			return false
 		}
 		f.cluster(a.Cluster).delivery.Spec.AbsentSince = microTime(a.Since)
-	}
-	for _, x := range plan.Failures {
-		if f.crashes() {
-			return false
-		}
-		f.cluster(x.Cluster).delivery.Spec.Failure = x.Cause.DeepCopy()
 	}
 	for _, name := range plan.Forget {
 		if f.crashes() {

@@ -4,8 +4,7 @@ import "time"
 
 // Next decides what to do with a rollout at this moment. It always returns a
 // plan; whatever is in the way is named in the plan's Outcome, WaitingFor and
-// Judgements. The snapshot is not changed, and nothing of it is shared with
-// the plan that the caller could change by accident.
+// Judgements. The snapshot is not changed.
 func Next(snapshot Snapshot, now time.Time) Plan {
 	d := newDecision(&snapshot, now)
 	if snapshot.Deleting {

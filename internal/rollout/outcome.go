@@ -64,7 +64,6 @@ func (d *decision) outcome(judgements []Judgement) Outcome {
 // inTheWay is the first thing that keeps the rollout as a whole from being
 // ready; its reason is empty if nothing does.
 func (d *decision) inTheWay(open *v1alpha1.RollbackRecord) v1alpha1.Cause {
-	m := &d.in.Membership
 	switch {
 	case d.in.Deleting:
 		return d.deletionBlockers()
@@ -74,8 +73,8 @@ func (d *decision) inTheWay(open *v1alpha1.RollbackRecord) v1alpha1.Cause {
 		return v1alpha1.Cause{Reason: v1alpha1.ReasonHalted, Message: clip("halted: " + causeMessage(d.run.HaltCause))}
 	case open != nil && !d.progressing():
 		return d.openRollbackCause(open)
-	case !m.Complete:
-		return m.Cause
+	case !d.in.Membership.Complete:
+		return d.incompleteCause()
 	case d.held != nil:
 		return *d.held
 	case d.progressing():
@@ -92,6 +91,14 @@ func (d *decision) inTheWay(open *v1alpha1.RollbackRecord) v1alpha1.Cause {
 		return *d.problemOf(d.stable.Digest)
 	}
 	return v1alpha1.Cause{}
+}
+
+// incompleteCause says why the placement decisions are not complete.
+func (d *decision) incompleteCause() v1alpha1.Cause {
+	if cause := d.in.Membership.Cause; cause.Reason != "" {
+		return cause
+	}
+	return v1alpha1.Cause{Reason: v1alpha1.ReasonDecisionsIncomplete, Message: "the placement decisions could not be read completely"}
 }
 
 func (d *decision) openRollbackCause(r *v1alpha1.RollbackRecord) v1alpha1.Cause {

@@ -7,9 +7,11 @@ import (
 )
 
 // Plan is what shall be done now, and why. The caller persists the facts
-// (Verdicts first, then Run, Rollbacks, Stable and Placements in one update)
 // before it carries out the writes, so that a crash in between repeats a write
-// and never a decision.
+// and never a decision: Failures and Verdicts first, because what they follow
+// from is gone once a step is left or a run has ended, then Run, Rollbacks,
+// Stable and Placements in one update. Causes in a plan may be those of the
+// snapshot; the caller changes neither.
 type Plan struct {
 	// Run to persist: the going run, or the last one. Its WaitingFor and Groups
 	// are filled in.

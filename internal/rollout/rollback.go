@@ -7,8 +7,12 @@ import (
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
-// actorPolicy is the actor of a rollback that nobody ordered in person.
-const actorPolicy = "policy"
+// The actors of rollbacks that nobody ordered in person: spec.rollback, and
+// whoever set the template back, who is not known here.
+const (
+	actorPolicy   = "policy"
+	actorTemplate = "template"
+)
 
 // openRollback decides to go back: it opens a record for every cluster that
 // the given-up run, or an earlier one, left on another revision than the
@@ -24,6 +28,9 @@ func (d *decision) openRollback(to v1alpha1.RevisionReference, trigger v1alpha1.
 		Scope:     v1alpha1.RollbackScopeAll,
 		StartedAt: d.stamp(),
 		Result:    v1alpha1.RollbackInProgress,
+	}
+	if trigger == v1alpha1.TriggerReverted {
+		record.Actor = actorTemplate
 	}
 	for i := range d.rollbacks {
 		record.ID = max(record.ID, d.rollbacks[i].ID+1)
@@ -102,13 +109,41 @@ func (m *member) leftBehind(r *v1alpha1.RollbackRecord) bool {
 }
 
 // rollBack carries the open records on: newest first, so that a cluster that
-// two of them cover goes where the newest one says.
+// two of them cover goes where the newest one says. Once a newer run has
+// succeeded their target is no longer stable: what is left of them catches up
+// with that run instead.
 func (d *decision) rollBack() {
+	d.goingBack = d.countGoingBack()
 	for i := len(d.rollbacks) - 1; i >= 0; i-- {
-		if d.rollbacks[i].FinishedAt == nil {
+		switch r := &d.rollbacks[i]; {
+		case r.FinishedAt != nil:
+		case !d.isStable(r.To.Digest):
+			d.supersedeRollback(r)
+		default:
 			d.carryOn(i)
 		}
 	}
+}
+
+func (d *decision) supersedeRollback(r *v1alpha1.RollbackRecord) {
+	r.FinishedAt = d.stampPointer()
+	r.Result = v1alpha1.RollbackSuperseded
+	d.note(EventRollbackSuperseded, fmt.Sprintf("rollback %d ended with %d of %s restored: a newer run took over what was left", r.ID, r.Restored, clusters(int(r.Clusters))))
+}
+
+// countGoingBack counts the clusters that any open record has written back and
+// that are within their time: they share the places of rollback.maxConcurrent.
+func (d *decision) countGoingBack() int {
+	n := 0
+	for i := range d.members {
+		m := &d.members[i]
+		for r := range d.rollbacks {
+			if d.rollbacks[r].FinishedAt == nil && m.coveredBy(&d.rollbacks[r]) && m.writtenBy(&d.rollbacks[r]) && !m.wasProven() && d.lateness(m) == nil {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // carryOn writes the next clusters of a record and says how it stands. No
@@ -149,7 +184,7 @@ func (d *decision) carryOn(index int) {
 // change or wait for a place, and how many cannot go on by themselves.
 func (d *decision) writeBack(r *v1alpha1.RollbackRecord, next []*member, changing, stuck int) (int, int) {
 	sortByTurn(next, r.To.Digest)
-	places := concurrency(d.in.Rollback.MaxConcurrentOrDefault(), int(r.Clusters)) - changing
+	places := concurrency(d.in.Rollback.MaxConcurrentOrDefault(), int(r.Clusters)) - d.goingBack
 	problem := d.problemOf(r.To.Digest)
 	for _, m := range next {
 		if m.late = d.cannotGoBack(m, problem); m.late != nil {
@@ -176,6 +211,7 @@ func (d *decision) writeBack(r *v1alpha1.RollbackRecord, next []*member, changin
 			continue
 		}
 		places--
+		d.goingBack++
 		changing++
 	}
 	return changing, stuck
@@ -193,13 +229,12 @@ func (d *decision) cannotGoBack(m *member, problem *v1alpha1.Cause) *v1alpha1.Ca
 func (d *decision) report(r *v1alpha1.RollbackRecord, changing, stuck int) {
 	switch {
 	case changing+stuck == 0:
-		r.FinishedAt = d.stampPointer()
-		r.Result = v1alpha1.RollbackComplete
 		if r.Restored < r.Clusters && d.run != nil && d.run.Number > r.Run {
-			r.Result = v1alpha1.RollbackSuperseded
-			d.note(EventRollbackSuperseded, fmt.Sprintf("rollback %d ended: run %d took over the clusters that were left", r.ID, d.run.Number))
+			d.supersedeRollback(r)
 			return
 		}
+		r.FinishedAt = d.stampPointer()
+		r.Result = v1alpha1.RollbackComplete
 		d.note(EventRollbackComplete, fmt.Sprintf("rollback %d is complete: %s proved %s", r.ID, clusters(int(r.Restored)), r.To.Version))
 	case changing == 0 && r.Result != v1alpha1.RollbackIncomplete:
 		r.Result = v1alpha1.RollbackIncomplete

@@ -23,6 +23,7 @@ import (
 // or with FLEET_ROLLOUT_SIM_SEED=42, and shown with -v.
 var (
 	simRounds = flag.Int("sim.rounds", 150, "how many random histories to play")
+	simFirst  = flag.Uint64("sim.first", 1, "the seed of the first history; the others count on from it")
 	simSeed   = flag.Uint64("sim.seed", 0, "play the one history of this seed")
 )
 
@@ -42,7 +43,7 @@ func TestSimulationObeysTheLaws(t *testing.T) {
 	outcomes := map[v1alpha1.RunPhase]int{}
 	plans := 0
 	for seed := range uint64(*simRounds) {
-		h := playHistory(t, seed+1)
+		h := playHistory(t, *simFirst+seed)
 		outcomes[h.f.run.Phase]++
 		plans += h.laws.plans
 	}
@@ -69,6 +70,9 @@ func playHistory(t *testing.T, seed uint64) *history {
 	}
 	h.comeToRest()
 	h.mustHaveEnded()
+	if h.random.IntN(3) == 0 {
+		h.mustBeDeletable()
+	}
 	return h
 }
 
@@ -335,6 +339,29 @@ func (h *history) mustHaveConverged(c *fakeCluster) {
 	manual := f.policy.ModeOrDefault() == v1alpha1.RollbackManual && f.run.Phase == v1alpha1.RunFailed
 	if c.delivery == nil || (c.delivery.Spec.Revision.Digest != f.stable.Digest && !manual) {
 		f.t.Fatalf("cluster %s does not have the stable revision %s: %s\n%s", c.name, f.stable.Version, mustJSON(c.delivery), f.tail())
+	}
+}
+
+// mustBeDeletable: a deleted rollout leaves nothing but what is on unreachable
+// clusters, and that goes with their ManagedCluster.
+func (h *history) mustBeDeletable() {
+	f := h.f
+	f.deleting, f.dirty = true, true
+	f.runFor(30 * time.Second)
+	for _, c := range f.clusters {
+		if c.delivery == nil {
+			continue
+		}
+		if c.unreachable() == nil && !c.deleting {
+			f.t.Fatalf("cluster %s is reachable and not cleaned: %s\n%s", c.name, mustJSON(c.delivery), f.tail())
+		}
+		c.exists, f.dirty = false, true
+	}
+	f.runFor(time.Second)
+	for _, c := range f.clusters {
+		if c.delivery != nil {
+			f.t.Fatalf("cluster %s is gone and its delivery is not\n%s", c.name, f.tail())
+		}
 	}
 }
 

@@ -302,12 +302,26 @@ func (d *decision) endWalk() {
 	case admitted == 0:
 		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonNoClusters, Message: "no cluster of the run is left; it goes on with the first one that the placements select"})
 	case proven == 0:
+		d.withdrawAdmissions()
 		d.fail(v1alpha1.Cause{
 			Reason:  v1alpha1.ReasonNoClusterProven,
 			Message: fmt.Sprintf("every group was walked, and none of %s was proven healthy on %s", clusters(admitted), d.run.Revision.Version),
 		})
 	default:
 		d.succeed()
+	}
+}
+
+// withdrawAdmissions takes back what this plan was about to write for a run
+// that turns out to have failed: clusters that cannot be reached, which nobody
+// waits for.
+func (d *decision) withdrawAdmissions() {
+	d.plan.Writes = nil // Only the walk has written so far.
+	for i := range d.members {
+		if m := &d.members[i]; m.admitted && m.planned {
+			m.planned, m.admitted, m.excused = false, false, false
+			d.takeStanding(m)
+		}
 	}
 }
 

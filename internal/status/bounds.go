@@ -10,8 +10,9 @@ import (
 
 const ellipsis = "…"
 
-// bounded cuts a message to MaxMessageLength bytes, at a rune's boundary.
-func bounded(message string) string {
+// Bounded cuts a message to v1alpha1.MaxMessageLength bytes, at a rune's
+// boundary. That is also the most that the Event API takes.
+func Bounded(message string) string {
 	if len(message) <= v1alpha1.MaxMessageLength {
 		return message
 	}

@@ -77,7 +77,7 @@ func problems(in Input) []v1alpha1.Problem {
 }
 
 func problem(cluster string, cause v1alpha1.Cause) v1alpha1.Problem {
-	return v1alpha1.Problem{Cluster: cluster, Reason: cause.Reason, Message: bounded(cause.Message)}
+	return v1alpha1.Problem{Cluster: cluster, Reason: cause.Reason, Message: Bounded(cause.Message)}
 }
 
 // rankOf orders problems by how much they ask for a person.

@@ -26,7 +26,7 @@ func conditions(in Input) []metav1.Condition {
 			continue
 		}
 		condition.ObservedGeneration = in.Snapshot.Generation
-		condition.Message = bounded(condition.Message)
+		condition.Message = Bounded(condition.Message)
 		condition.LastTransitionTime = metav1.NewTime(in.Now)
 		if before := meta.FindStatusCondition(in.Previous.Conditions, condition.Type); before != nil && before.Status == condition.Status {
 			condition.LastTransitionTime = before.LastTransitionTime

@@ -60,18 +60,18 @@ func facts(in Input) v1alpha1.FleetRolloutStatus {
 	}
 	for i := range in.Plan.Rollbacks {
 		record := in.Plan.Rollbacks[i].DeepCopy()
-		record.Cause.Message = bounded(record.Cause.Message)
+		record.Cause.Message = Bounded(record.Cause.Message)
 		status.Rollbacks = append(status.Rollbacks, *record)
 	}
 	if run := status.Run; run != nil {
 		if run.HaltCause != nil {
-			run.HaltCause.Message = bounded(run.HaltCause.Message)
+			run.HaltCause.Message = Bounded(run.HaltCause.Message)
 		}
 		if len(run.WaitingFor) > v1alpha1.MaxWaiting {
 			run.WaitingFor = run.WaitingFor[:v1alpha1.MaxWaiting]
 		}
 		for i := range run.WaitingFor {
-			run.WaitingFor[i].Message = bounded(run.WaitingFor[i].Message)
+			run.WaitingFor[i].Message = Bounded(run.WaitingFor[i].Message)
 		}
 	}
 	return status

@@ -15,7 +15,7 @@ import (
 func Verdict(previous v1alpha1.RolloutRevisionStatus, change rollout.VerdictChange, now time.Time) v1alpha1.RolloutRevisionStatus {
 	next := *previous.DeepCopy()
 	next.Reason = change.Cause.Reason
-	next.Message = bounded(change.Cause.Message)
+	next.Message = Bounded(change.Cause.Message)
 	next.Attempts = change.Attempts
 	if next.Verdict != change.Verdict {
 		next.Verdict = change.Verdict

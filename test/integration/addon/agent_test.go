@@ -83,7 +83,11 @@ func deliver(ctx context.Context, number int64, objects ...v1alpha1.RenderedObje
 	render(ctx, d, objects...)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, d))).To(Succeed())
-		Eventually(ctx, conditionNow).Should(BeNil(), "the condition of a delivery that is gone stays")
+		// With no agent left to do it.
+		found := addonOfC1(ctx)
+		before := found.DeepCopy()
+		meta.RemoveStatusCondition(&found.Status.Conditions, conditionType)
+		Expect(k8s.Status().Patch(ctx, found, client.MergeFrom(before))).To(Succeed())
 	})
 	return d
 }
@@ -137,6 +141,16 @@ func edit[T client.Object](ctx context.Context, object T, change func()) {
 	before := object.DeepCopyObject().(T)
 	change()
 	Expect(k8s.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
+}
+
+// setForeignCondition plays somebody else who writes to the addon.
+func setForeignCondition(ctx context.Context, status metav1.ConditionStatus) {
+	GinkgoHelper()
+	found := addonOfC1(ctx)
+	before := found.DeepCopy()
+	meta.SetStatusCondition(&found.Status.Conditions, metav1.Condition{
+		Type: "Foreign", Status: status, Reason: "Test", Message: "of somebody else"})
+	Expect(k8s.Status().Patch(ctx, found, client.MergeFrom(before))).To(Succeed())
 }
 
 func setHash(object client.Object, hash string) func() {
@@ -258,23 +272,14 @@ var _ = Describe("The agent", Ordered, func() {
 
 	It("leaves the conditions of others alone, and does not write when nothing changes", func(ctx SpecContext) {
 		startAgent(time.Second, 2*time.Second)
-		found := addonOfC1(ctx)
-		changed := found.DeepCopy()
-		meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-			Type: "Foreign", Status: metav1.ConditionTrue, Reason: "Test", Message: "of somebody else"})
-		Expect(k8s.Status().Patch(ctx, changed, client.MergeFrom(found))).To(Succeed())
-
+		setForeignCondition(ctx, metav1.ConditionTrue)
 		config := applyObject(ctx, &corev1.ConfigMap{ObjectMeta: delivered("api", newHash)})
 		d := deliver(ctx, 1, rendered("", "ConfigMap", "api", newHash))
 		Eventually(ctx, healthNow).Should(Equal(v1alpha1.HealthHealthy))
 		Expect(meta.IsStatusConditionTrue(addonOfC1(ctx).Status.Conditions, "Foreign")).To(BeTrue())
 
 		// Somebody else writes between two reports: the agent's copy is old then.
-		found = addonOfC1(ctx)
-		changed = found.DeepCopy()
-		meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-			Type: "Foreign", Status: metav1.ConditionFalse, Reason: "Test", Message: "changed"})
-		Expect(k8s.Status().Patch(ctx, changed, client.MergeFrom(found))).To(Succeed())
+		setForeignCondition(ctx, metav1.ConditionFalse)
 		edit(ctx, config, setHash(config, oldHash))
 		Eventually(ctx, healthNow).Should(Equal(v1alpha1.HealthProgressing))
 		Expect(meta.IsStatusConditionFalse(addonOfC1(ctx).Status.Conditions, "Foreign")).To(BeTrue())
@@ -338,8 +343,10 @@ var _ = Describe("The agent", Ordered, func() {
 	It("survives a restart of the API server", func(ctx SpecContext) {
 		startAgent(200*time.Millisecond, 200*time.Millisecond)
 		config := applyObject(ctx, &corev1.ConfigMap{ObjectMeta: delivered("api", newHash)})
-		deliver(ctx, 1, rendered("", "ConfigMap", "api", newHash))
+		applyObject(ctx, deploymentAt(newHash))
+		deliver(ctx, 1, rendered("", "ConfigMap", "api", newHash), rendered("apps", "Deployment", "api", newHash))
 		Eventually(ctx, healthNow).Should(Equal(v1alpha1.HealthHealthy))
+		version := addonOfC1(ctx).ResourceVersion
 
 		server := controlPlane.Process("kube-apiserver")
 		Expect(server.Kill()).To(Succeed())
@@ -347,6 +354,10 @@ var _ = Describe("The agent", Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) error {
 			return k8s.Get(ctx, client.ObjectKeyFromObject(config), config)
 		}, "60s").Should(Succeed())
+		last := leaseNow(ctx).ResourceVersion
+		Eventually(ctx, func(ctx context.Context) string { return leaseNow(ctx).ResourceVersion }).ShouldNot(Equal(last))
+		Expect(addonOfC1(ctx).ResourceVersion).To(Equal(version),
+			"what an API server says that is not ready yet was taken for the state of the cluster")
 		edit(ctx, config, setHash(config, oldHash))
 		Eventually(ctx, healthNow, "90s").Should(Equal(v1alpha1.HealthProgressing))
 		renewed := leaseNow(ctx).ResourceVersion

@@ -75,11 +75,7 @@ var _ = Describe("The addon manager", func() {
 	It("writes no access again when the addon's status changes", func(ctx SpecContext) {
 		awaitAccess(ctx)
 		before := versionsOfAccess(ctx)
-		found := addonOfC1(ctx)
-		changed := found.DeepCopy()
-		meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-			Type: "Nudge", Status: metav1.ConditionTrue, Reason: "Test", Message: "the framework runs again"})
-		Expect(k8s.Status().Patch(ctx, changed, client.MergeFrom(found))).To(Succeed())
+		setForeignCondition(ctx, metav1.ConditionUnknown)
 		Consistently(ctx, func(ctx context.Context) []string { return versionsOfAccess(ctx) }, "500ms").Should(Equal(before))
 	})
 

@@ -59,6 +59,7 @@ func TestAddon(t *testing.T) {
 	klog.LogToStderr(false)
 	ctrl.SetLogger(klog.Background())
 	SetDefaultEventuallyTimeout(30 * time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Addon")

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,8 +8,6 @@ import (
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
-
-// The laws about going back, about clusters that come and go, and about people.
 
 func TestLaw10SettingTheTemplateToStableSupersedesTheRunAndGoesBackWithoutGates(t *testing.T) {
 	f := newFleet(t, groupNamed("canary", step("100%", 600)), groupNamed("production"))
@@ -231,203 +228,6 @@ func TestLaw14AnOpenRollbackGoesOnForClustersTheNewRunHasNotAdmitted(t *testing.
 	}
 }
 
-func TestLaw15JoiningOutsideARunGetsTheStableRevisionAtOnce(t *testing.T) {
-	f := newFleet(t, groupNamed("production"))
-	f.add("production", 1)
-	r := f.deploy("1.0.0")
-	f.add("production", 1)
-	f.tick(time.Second)
-	if diff := cmp.Diff([]string{"production-1", "production-2"}, f.holding(r)); diff != "" {
-		t.Error(diff)
-	}
-	if f.run.Number != 1 {
-		t.Error("a join started a run")
-	}
-}
-
-func TestLaw15JoiningAGroupAlreadyPassedIsAdmittedAtOnceAndHoldsOnlyTheEnd(t *testing.T) {
-	f := newFleet(t, groupNamed("canary"), groupNamed("production", step("1", 60), step("100%", 0)))
-	f.add("canary", 1)
-	f.add("production", 2)
-	f.deploy("1.0.0")
-	r := f.push("1.1.0", healthyAfter(time.Second))
-	f.runUntil("production", func() bool { return f.run.Group == "production" })
-	late := f.add("canary", 1)[0]
-	late.applyDelay = 150 * time.Second
-	f.tick(time.Second)
-	if late.delivery == nil || late.delivery.Spec.Revision.Digest != r.Digest {
-		t.Fatalf("not admitted: %s", mustJSON(late.delivery))
-	}
-	f.runUntil("production is left", func() bool { return f.run.Group == "" })
-	if f.run.Phase != v1alpha1.RunProgressing {
-		t.Fatalf("the late joiner does not hold the end: %s", f.run.Phase)
-	}
-	f.runUntilPhase(v1alpha1.RunSucceeded)
-}
-
-func TestLaw16LostAfterItsWriteHoldsTheStepAndThenFails(t *testing.T) {
-	f := newFleet(t, groupNamed("canary", step("100%", 30)), groupNamed("production"))
-	f.strategy.ProgressDeadlineSeconds = secs(120)
-	f.add("canary", 1)
-	f.add("production", 1)
-	f.deploy("1.0.0")
-	r := f.push("1.1.0", healthyAfter(time.Second))
-	f.runFor(10 * time.Second)
-	c := f.cluster("canary-1")
-	c.lose()
-	f.runFor(100 * time.Second)
-	if diff := cmp.Diff([]string{"canary-1"}, f.holding(r)); diff != "" || f.run.SoakStartedAt != nil {
-		t.Errorf("a lost canary proves nothing (case D3): %s %s", mustJSON(f.run), diff)
-	}
-	f.runFor(100 * time.Second)
-	if f.run.Phase != v1alpha1.RunFailed || !strings.Contains(f.run.HaltCause.Message, v1alpha1.ReasonLostTooLong) {
-		t.Errorf("%s: %s", f.run.Phase, mustJSON(f.run.HaltCause))
-	}
-}
-
-func TestLaw16TheDeadlineOfAClusterUnreachableAtItsWriteStartsWithItsReturn(t *testing.T) {
-	f := newFleet(t, groupNamed("production", step("100%", 600)))
-	f.strategy.ProgressDeadlineSeconds = secs(60)
-	f.add("production", 3)
-	for _, c := range f.clusters {
-		c.tolerated = true
-	}
-	f.deployQuickly("1.0.0")
-	c := f.cluster("production-2")
-	c.lose()
-	f.runFor(2 * time.Minute)
-	f.push("1.1.0", func(c *fakeCluster, since time.Duration) v1alpha1.Health {
-		if c.name == "production-2" {
-			return v1alpha1.HealthProgressing
-		}
-		return healthyAfter(time.Second)(c, since)
-	})
-	f.runFor(200 * time.Second)
-	if !c.delivery.Spec.UnreachableAtWrite || f.run.Phase != v1alpha1.RunProgressing || f.run.SoakStartedAt == nil {
-		t.Fatalf("written, not waited for, outside the budget: %s %s", mustJSON(c.delivery.Spec), mustJSON(f.run))
-	}
-	c.comeUp()
-	f.runFor(50 * time.Second)
-	if f.run.Phase != v1alpha1.RunProgressing || f.run.SoakStartedAt != nil {
-		t.Fatalf("after its return it is waited for: %s", mustJSON(f.run))
-	}
-	f.runFor(15 * time.Second)
-	if f.run.Phase != v1alpha1.RunFailed {
-		t.Errorf("its deadline did not pass: %s", f.run.Phase)
-	}
-}
-
-func TestLaw17ABlockedClusterIsNotWrittenNotWaitedForAndNamed(t *testing.T) {
-	f := newFleet(t, groupNamed("production"))
-	f.add("production", 3)
-	f.deploy("1.0.0")
-	f.cluster("production-2").heldByOther = true
-	r := f.push("1.1.0", healthyAfter(time.Second))
-	f.runUntilPhase(v1alpha1.RunSucceeded)
-	if diff := cmp.Diff([]string{"production-1", "production-3"}, f.holding(r)); diff != "" {
-		t.Error(diff)
-	}
-	f.runFor(time.Second)
-	if o := f.last.Outcome; o.Ready || !strings.Contains(o.Cause.Message, "production-2 (HeldByOther)") {
-		t.Errorf("outcome: %+v", o)
-	}
-	f.cluster("production-2").heldByOther = false
-	f.dirty = true
-	f.runFor(10 * time.Second)
-	if got := f.holding(r); len(got) != 3 || !f.last.Outcome.Ready {
-		t.Errorf("freed, and not caught up: %v, %+v", got, f.last.Outcome)
-	}
-}
-
-func TestLaw18PauseStopsForwardWritesAndLeavesAutomaticRollbackArmed(t *testing.T) {
-	f := newFleet(t, groupNamed("canary"), groupNamed("production"))
-	f.policy.UnhealthySeconds = secs(10)
-	f.add("canary", 1)
-	f.add("production", 1)
-	f.deploy("1.0.0")
-	r := f.push("1.1.0", healthyAfter(20*time.Second))
-	f.tick(0)
-	f.setPaused(true)
-	f.add("production", 1)
-	f.runFor(time.Minute)
-	if diff := cmp.Diff([]string{"canary-1"}, f.holding(r)); diff != "" || f.cluster("production-2").delivery != nil {
-		t.Fatalf("written while paused: %s", diff)
-	}
-	if o := f.last.Outcome; o.Cause.Reason != v1alpha1.ReasonPaused || f.run.PausedAt == nil {
-		t.Errorf("outcome %+v, run %s", o, mustJSON(f.run))
-	}
-	f.cluster("canary-1").override = v1alpha1.HealthDegraded
-	f.runFor(15 * time.Second)
-	if f.run.Phase != v1alpha1.RunFailed || len(f.holding(r)) != 0 {
-		t.Errorf("rollback is not armed while paused: %s", f.run.Phase)
-	}
-}
-
-func TestLaw24ASpecThatCannotBeFrozenLeavesTheRunningRevisionAsItWas(t *testing.T) {
-	f := newFleet(t, groupNamed("canary", step("100%", 10)), groupNamed("production"))
-	f.add("canary", 1)
-	f.add("production", 1)
-	f.deploy("1.0.0")
-	r := f.push("1.1.0", healthyAfter(time.Second))
-	f.runFor(5 * time.Second)
-	f.current, f.dirty = "", true
-	f.invalidSpec = &v1alpha1.Cause{Reason: v1alpha1.ReasonInvalidSpec, Message: "spec.template.components[0].manifests[0]: kind is missing"}
-	f.runFor(time.Minute)
-	if f.run.Phase != v1alpha1.RunSucceeded || len(f.holding(r)) != 2 {
-		t.Errorf("the run is %s, on it %v", f.run.Phase, f.holding(r))
-	}
-	if o := f.last.Outcome; o.Ready || o.Cause.Reason != v1alpha1.ReasonInvalidSpec || o.Stalled == nil {
-		t.Errorf("outcome: %+v", o)
-	}
-}
-
-func TestLaw24ARestartOverAFinishedRolloutWritesNothing(t *testing.T) {
-	f := newFleet(t, groupNamed("canary"), groupNamed("production"))
-	f.add("canary", 3)
-	f.add("production", 20)
-	f.deploy("1.0.0")
-	f.runFor(time.Minute)
-	f.restart()
-	f.check = func(s Snapshot, p Plan) {
-		if n := len(p.Writes) + len(p.Absences) + len(p.Verdicts) + len(p.Events) + len(p.Failures); n > 0 {
-			t.Fatalf("the restarted manager does something: %s", mustJSON(p))
-		}
-		if before, after := mustJSON(s.Run), mustJSON(p.Run); before != after {
-			t.Fatalf("the restarted manager changes the run:\n%s\n%s", before, after)
-		}
-	}
-	f.runFor(10 * time.Minute)
-}
-
-func TestLaw26DeletingStopsRemovesAndForgets(t *testing.T) {
-	f := newFleet(t, groupNamed("canary", step("100%", 60)), groupNamed("production"))
-	f.add("canary", 1)
-	f.add("production", 2)
-	f.deploy("1.0.0")
-	f.push("1.1.0", healthyAfter(time.Second))
-	f.runFor(10 * time.Second)
-	lost := f.cluster("production-2")
-	lost.lose()
-	f.runFor(2 * time.Minute)
-	writes := len(f.forwardWrites)
-	f.deleting, f.dirty = true, true
-	f.runFor(5 * time.Minute)
-	if len(f.forwardWrites) != writes {
-		t.Error("a rollout being deleted goes on writing")
-	}
-	if f.cluster("canary-1").delivery != nil || f.cluster("production-1").delivery != nil || lost.delivery == nil {
-		t.Fatal("the reachable clusters are forgotten at once, the unreachable one is not")
-	}
-	if o := f.last.Outcome; o.Cause.Reason != v1alpha1.ReasonDeleting || !strings.Contains(o.Cause.Message, "production-2") || !strings.Contains(o.Cause.Message, "kubectl delete managedcluster") {
-		t.Errorf("the blocker is not named (case O1): %+v", o)
-	}
-	lost.exists, f.dirty = false, true
-	f.runFor(time.Second)
-	if lost.delivery != nil {
-		t.Error("the ManagedCluster is gone and its delivery is not")
-	}
-}
-
 func TestARevisionWhosePayloadIsGoneIsNeitherRunNorPutBack(t *testing.T) {
 	f := newFleet(t, groupNamed("production"))
 	f.add("production", 1)
@@ -455,4 +255,102 @@ func (f *fleet) deployQuickly(version string) *fakeRevision {
 	f.strategy.Groups[0].Steps[0].SoakSeconds = 0
 	defer func() { f.strategy.Groups[0].Steps[0].SoakSeconds = soaks }()
 	return f.deploy(version)
+}
+
+func TestLaw14AnOpenRollbackLeavesAloneWhatTheNewRunHasAdmitted(t *testing.T) {
+	f := newFleet(t, groupNamed("canary", step("100%", 60)), groupNamed("production"))
+	f.policy.Verification.TimeoutSeconds = secs(20)
+	f.add("canary", 1)
+	f.add("production", 2)
+	f.deployQuickly("1.0.0")
+	f.cluster("production-1").tolerated = true
+	f.push("1.1.0", failsOn("production-2"))
+	f.runUntil("production is written", func() bool { return f.run.Group == "production" })
+	f.cluster("production-1").lose()
+	f.runUntilPhase(v1alpha1.RunFailed)
+	f.runFor(2 * time.Minute)
+	if f.rollbacks[0].Result != v1alpha1.RollbackIncomplete {
+		t.Fatalf("record: %s", mustJSON(f.rollbacks))
+	}
+	fix := f.push("1.1.1", healthyAfter(time.Second))
+	f.runFor(30 * time.Second)
+	if diff := cmp.Diff([]string{"canary-1"}, f.holding(fix)); diff != "" || f.cluster("canary-1").delivery.Spec.Delivery != 4 {
+		t.Errorf("the canary of the new run was touched by the old rollback: %s", diff)
+	}
+	f.runUntilPhase(v1alpha1.RunSucceeded)
+	if f.rollbacks[0].Result != v1alpha1.RollbackSuperseded {
+		t.Errorf("the new run took over what was left, and the record is %s", f.rollbacks[0].Result)
+	}
+}
+
+func TestLaw12ThePlannerWakesItselfForAnUnhealthyClusterOnASupersededRevision(t *testing.T) {
+	f := newFleet(t, groupNamed("canary", step("0", 0), step("100%", 0)), groupNamed("production"))
+	f.policy.UnhealthySeconds = secs(45)
+	production := f.add("production", 1)[0]
+	f.deploy("1.0.0")
+	f.add("canary", 1)
+	f.push("1.2.0", healthyAfter(0)) // Waits for ever at the canary's share of 0.
+	f.tick(0)
+	s := f.snapshot()
+	for i := range s.Clusters {
+		if c := &s.Clusters[i]; c.Name == production.name {
+			c.Delivery.Spec.Revision = v1alpha1.RevisionReference{Name: "payments-9", Number: 9, Version: "1.1.0", Digest: "sha256:superseded"}
+			c.Delivery.Status.HealthySince, c.Delivery.Status.UnhealthySince = nil, microTime(f.now)
+		}
+	}
+	before := Next(s, f.now.Add(5*time.Second))
+	if len(before.Writes) != 0 || before.RecheckAfter != 40*time.Second {
+		t.Errorf("within its time: writes %v, RecheckAfter %s, want 40s", before.Writes, before.RecheckAfter)
+	}
+	after := Next(s, f.now.Add(45*time.Second))
+	if len(after.Writes) != 1 || after.Writes[0].Cause.Reason != v1alpha1.ReasonSupersededUnhealthy || after.Writes[0].Spec.Revision.Version != "1.0.0" {
+		t.Errorf("past its time: %s", mustJSON(after.Writes))
+	}
+}
+
+func TestLaw14AfterANewerSuccessWhatIsLeftOfARollbackCatchesUpWithTheNewStable(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.policy.Verification.TimeoutSeconds = secs(20)
+	f.add("production", 3)
+	f.deploy("1.0.0")
+	lost := f.cluster("production-1")
+	f.push("1.1.0", failsOn("production-2"))
+	f.tick(0)
+	lost.lose()
+	f.runUntilPhase(v1alpha1.RunFailed)
+	f.runFor(2 * time.Minute)
+	r3 := f.deploy("1.2.0")
+	if got := f.rollbacks[0]; got.Result != v1alpha1.RollbackSuperseded || got.FinishedAt == nil || got.Restored != 2 {
+		t.Errorf("record: %s", mustJSON(got))
+	}
+	lost.comeUp()
+	f.runFor(20 * time.Second)
+	if got := f.holding(r3); len(got) != 3 || !f.last.Outcome.Ready {
+		t.Errorf("on the new stable revision: %v, %+v", got, f.last.Outcome)
+	}
+}
+
+func TestLaw11TwoOpenRollbacksShareThePlacesOfMaxConcurrent(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.policy.MaxConcurrent = share("1")
+	f.add("production", 5)
+	f.deploy("1.0.0")
+	f.push("1.1.0", failsOn("production-1"))
+	f.runUntilPhase(v1alpha1.RunFailed)
+	f.strategy.Groups = []v1alpha1.Group{groupNamed("production", step("1", 0), step("100%", 0))}
+	f.push("1.2.0", alwaysHealth(v1alpha1.HealthFailed))
+	for f.tick(0); len(f.rollbacks) < 2 || f.rollbacks[0].FinishedAt == nil || f.rollbacks[1].FinishedAt == nil; f.tick(time.Second) {
+		changing := 0
+		for _, c := range f.clusters {
+			if s := c.delivery.Spec; s.Direction == v1alpha1.DirectionRollback && (c.delivery.Status.Delivery != s.Delivery || c.delivery.Status.ProvenAt == nil) {
+				changing++
+			}
+		}
+		if changing > 1 {
+			t.Fatalf("%d clusters go back at once", changing)
+		}
+		if f.now.Sub(f.start) > time.Hour {
+			t.Fatalf("the rollbacks do not end: %s", mustJSON(f.rollbacks))
+		}
+	}
 }
