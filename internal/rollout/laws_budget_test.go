@@ -159,3 +159,22 @@ func TestLaw9ARunThatFailsAtItsEndWritesNobodyForwardAnyMore(t *testing.T) {
 		t.Errorf("the plan that failed the run wrote an unreachable cluster forward: %s", mustJSON(lost.delivery.Spec))
 	}
 }
+
+func TestLaw9InModeManualARunThatProvedNothingIsLeftToAPerson(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.policy.Mode = v1alpha1.RollbackManual
+	f.strategy.FailureBudget = failureBudget("5")
+	f.add("production", 2)
+	r1 := f.deploy("1.0.0")
+	bad := f.push("1.1.0", alwaysHealth(v1alpha1.HealthFailed))
+	f.runUntilPhase(v1alpha1.RunFailed)
+	f.runFor(10 * time.Minute)
+	if got := f.holding(bad); len(got) != 2 || len(f.rollbacks) != 0 {
+		t.Fatalf("still on 1.1.0: %v", got)
+	}
+	f.setTemplate(r1)
+	f.runFor(10 * time.Second)
+	if got := f.holding(r1); len(got) != 2 || !f.last.Outcome.Ready {
+		t.Errorf("the template was set back, and on 1.0.0 are %v: %+v", got, f.last.Outcome)
+	}
+}

@@ -239,8 +239,8 @@ func TestLaw15ALateJoinerThatWaitsForAPlaceHoldsTheEndOfTheRun(t *testing.T) {
 		t.Errorf("the run ended with only %v on its revision", got)
 	}
 	for _, name := range []string{"canary-2", "canary-3"} {
-		if s := f.cluster(name).delivery.Spec; s.Run != 2 || s.Direction != v1alpha1.DirectionForward {
-			t.Errorf("%s was not part of the run: %s", name, mustJSON(s))
+		if s := f.cluster(name).delivery.Spec; s.Run != 2 || s.Step != 1 {
+			t.Errorf("%s joined after the run instead of being part of it: %s", name, mustJSON(s))
 		}
 	}
 }
@@ -268,5 +268,22 @@ func TestLaw18NoSoakBeginsDuringAPauseBeforeTheWholeShareIsWritten(t *testing.T)
 	f.tick(0)
 	if f.run.Phase != v1alpha1.RunSucceeded {
 		t.Errorf("the soak was served during the pause: %s", mustJSON(f.run))
+	}
+}
+
+func TestLaw26AClusterThatIsBeingDetachedGetsNoRemovalWritten(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.add("production", 2)
+	f.deploy("1.0.0")
+	c := f.cluster("production-1")
+	c.deleting, f.deleting, f.dirty = true, true, true
+	f.runFor(time.Minute)
+	if c.delivery == nil || c.delivery.Spec.Removal != "" {
+		t.Errorf("a ManagedCluster that is being deleted got a write: %s", mustJSON(c.delivery))
+	}
+	c.exists, f.dirty = false, true
+	f.runFor(time.Second)
+	if c.delivery != nil || f.cluster("production-2").delivery != nil {
+		t.Error("something is left of the rollout")
 	}
 }

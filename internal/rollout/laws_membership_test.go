@@ -158,3 +158,32 @@ func TestLaw4OnlyAbsenceOfAnAvailableUntaintedClusterCounts(t *testing.T) {
 		}
 	}
 }
+
+func TestLaw4ReplacingThePlacementByOneThatSelectsNothingKeepsTheClusters(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.add("production", 2)
+	f.deploy("1.0.0")
+	s := f.snapshot()
+	s.Membership.RemovalConfirmed = true
+	s.Membership.Placements = []v1alpha1.ResolvedPlacement{{Name: "other", Generation: 4}}
+	for i := range s.Clusters {
+		s.Clusters[i].Selected = false
+		s.Clusters[i].Delivery.Spec.AbsentSince = microTime(f.now.Add(-time.Hour))
+	}
+	p := Next(s, f.now)
+	if len(p.Removals) != 0 || p.Outcome.Cause.Reason != v1alpha1.ReasonNoClusters {
+		t.Fatalf("removals %v, outcome %+v", p.Removals, p.Outcome)
+	}
+	s.Membership.LastPlacements = p.Placements
+	if p = Next(s, f.now); len(p.Removals) != 0 {
+		t.Fatalf("one plan later it is forgotten that something was selected: %s", mustJSON(p.Removals))
+	}
+	s.Membership.Placements[0].Generation++
+	if p = Next(s, f.now); len(p.Removals) != 2 {
+		t.Errorf("the placement was changed, and the removals are %s", mustJSON(p.Removals))
+	}
+	s.Membership.Placements[0].Generation, s.Membership.Placements[0].SelectedClusters = 4, 1
+	if p = Next(s, f.now); len(p.Removals) != 2 {
+		t.Errorf("the other placement selects a cluster (case A6), and the removals are %s", mustJSON(p.Removals))
+	}
+}

@@ -354,3 +354,33 @@ func TestLaw11TwoOpenRollbacksShareThePlacesOfMaxConcurrent(t *testing.T) {
 		}
 	}
 }
+
+func TestLaw11ARevertOfARunThatWroteNobodyNeedsNoRecord(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.add("production", 2)
+	r1 := f.deploy("1.0.0")
+	f.paused = true
+	f.push("1.1.0", healthyAfter(time.Second))
+	f.runFor(5 * time.Second)
+	f.setTemplate(r1)
+	f.runFor(5 * time.Second)
+	if f.run.Phase != v1alpha1.RunSuperseded || len(f.rollbacks) != 0 {
+		t.Errorf("the run is %s, records: %s", f.run.Phase, mustJSON(f.rollbacks))
+	}
+}
+
+func TestLaw13AnAttemptIsCountedOnEvenIfTheRevisionsRecordWasLost(t *testing.T) {
+	f := newFleet(t, groupNamed("production", step("100%", 60)))
+	f.add("production", 1)
+	r1 := f.deployQuickly("1.0.0")
+	r2 := f.push("1.1.0", healthyAfter(time.Second))
+	f.runFor(5 * time.Second)
+	f.setTemplate(r1)
+	f.runFor(10 * time.Second)
+	r2.Attempts, r2.Verdict = 0, v1alpha1.VerdictCandidate
+	f.setTemplate(r2)
+	f.runFor(time.Second)
+	if f.run.Attempt != 2 || r2.Attempts != 2 {
+		t.Errorf("attempt %d of the run, %d on the revision, want 2: Jobs are named by it", f.run.Attempt, r2.Attempts)
+	}
+}

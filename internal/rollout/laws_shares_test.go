@@ -182,6 +182,11 @@ func TestLaw3AnEmptyGroupIsSkippedWithItsGates(t *testing.T) {
 	f := newFleet(t, groupNamed("canary", step("0", 0), step("100%", 3600)), groupNamed("production"))
 	f.add("production", 1)
 	f.push("1.0.0", healthyAfter(time.Second))
+	f.check = func(_ Snapshot, p Plan) {
+		if p.Run.Group == "canary" {
+			t.Error("a step of the empty group was started")
+		}
+	}
 	f.runFor(20 * time.Second)
 	if f.run.Phase != v1alpha1.RunSucceeded {
 		t.Errorf("the run is %s, waiting for %s", f.run.Phase, mustJSON(f.run.WaitingFor))
