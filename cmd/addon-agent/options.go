@@ -84,7 +84,7 @@ func (o *options) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		content, err := o.awaitKubeconfig(ctx, nil)
 		if err != nil {
-			return nil // the context has ended
+			return nil //nolint:nilerr // The end of the context is how the agent is stopped.
 		}
 		if err := o.runWith(ctx, managed, content); err != nil {
 			return err

@@ -160,17 +160,17 @@ func severity(h v1alpha1.Health) int {
 // and what the agent had to take on trust.
 func text(report v1alpha1.AgentReport, taken []string) string {
 	var line string
-	switch n := len(report.Unhealthy); {
-	case n == 0:
+	switch n := len(report.Unhealthy); n {
+	case 0:
 		line = fmt.Sprintf("all objects are healthy (%d)", report.Objects)
-	case n == 1:
+	case 1:
 		line = sentence(report.Unhealthy[0])
 	default:
 		line = fmt.Sprintf("%s; %d more of %d objects are not healthy", sentence(report.Unhealthy[0]), n-1, report.Objects)
 	}
-	switch n := len(taken); {
-	case n == 0:
-	case n == 1:
+	switch n := len(taken); n {
+	case 0:
+	case 1:
 		line += fmt.Sprintf("; %s is not readable by the agent: taken as applied", taken[0])
 	default:
 		line += fmt.Sprintf("; %s and %d more are not readable by the agent: taken as applied", taken[0], n-1)

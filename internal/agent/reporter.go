@@ -140,11 +140,15 @@ func (r *reporter) pass(ctx context.Context) time.Duration {
 	if err != nil {
 		r.retryAfter = min(max(2*r.retryAfter, retryFirst), retryLast)
 		klog.ErrorS(err, "Cannot report to the hub", "retryAfter", r.retryAfter)
-		r.setBehind(true)
+		r.fallBehind()
 		return r.retryAfter
 	}
 	r.retryAfter = 0
-	r.setBehind(r.unsettled.Len() > 0)
+	if r.unsettled.Len() > 0 {
+		r.fallBehind()
+	} else {
+		r.keepUp()
+	}
 	return wait
 }
 
@@ -228,18 +232,25 @@ func (r *reporter) tryPublish(ctx context.Context, present sets.Set[string]) (ti
 	return 0, nil
 }
 
-// setBehind notes how a pass ended. What was marked meanwhile is behind from
-// now on.
-func (r *reporter) setBehind(behind bool) {
+// fallBehind notes that the written reports may be untrue from now on.
+func (r *reporter) fallBehind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !behind {
-		r.behindSince = time.Time{}
-		r.catchUp.Do(func() { close(r.caughtUp) })
-	}
-	if r.behindSince.IsZero() && (behind || r.marked.Len() > 0) {
+	if r.behindSince.IsZero() {
 		r.behindSince = r.clock.Now()
 	}
+}
+
+// keepUp notes that the written reports are true. What was marked meanwhile is
+// behind from now on.
+func (r *reporter) keepUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.behindSince = time.Time{}
+	if r.marked.Len() > 0 {
+		r.behindSince = r.clock.Now()
+	}
+	r.catchUp.Do(func() { close(r.caughtUp) })
 }
 
 // vouches returns an error while the hub must not believe the written reports,

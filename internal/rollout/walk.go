@@ -17,6 +17,9 @@ func (d *decision) walk() {
 		d.waitForPermission()
 		return
 	}
+	if d.walked() && d.admittedInAll() == 0 {
+		d.run.StepStartedAt = nil // Whoever comes now has no forerunner.
+	}
 	if d.run.StepStartedAt == nil && !d.startGroup(0) {
 		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonNoClusters, Message: "the placements select no cluster that could get the revision; the run begins with the first one that they select"})
 		return
@@ -51,6 +54,14 @@ func (d *decision) position() int {
 	default:
 		return d.groupByName(d.run.Group)
 	}
+}
+
+func (d *decision) admittedInAll() int {
+	n := 0
+	for i := range d.groups {
+		n += d.groups[i].admitted
+	}
+	return n
 }
 
 func (d *decision) stepsInAll() int {
@@ -281,10 +292,9 @@ func (d *decision) stepIndex(g *group) int {
 
 // endWalk ends the run once every cluster admitted anywhere is proven (law 9).
 func (d *decision) endWalk() {
-	open, admitted, proven := false, 0, 0
+	open, admitted, proven := false, d.admittedInAll(), 0
 	for i := range d.groups {
 		g := &d.groups[i]
-		admitted += g.admitted
 		if len(g.queue) > 0 {
 			open = true
 		}
@@ -300,7 +310,8 @@ func (d *decision) endWalk() {
 	switch {
 	case open:
 	case admitted == 0:
-		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonNoClusters, Message: "no cluster of the run is left; it goes on with the first one that the placements select"})
+		d.run.StepStartedAt = nil
+		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonNoClusters, Message: "no cluster of the run is left; it begins again with the first one that the placements select"})
 	case proven == 0:
 		d.withdrawAdmissions()
 		d.fail(v1alpha1.Cause{

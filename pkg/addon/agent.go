@@ -73,8 +73,9 @@ func (a *agentAddon) GetAgentAddonOptions() agent.AgentAddonOptions {
 // installNamespace is where the agent runs on the managed cluster: what the
 // ManagedClusterAddOn says, else OCM's namespace for addons.
 func installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (string, error) {
-	if addon.Spec.InstallNamespace != "" {
-		return addon.Spec.InstallNamespace, nil
+	//nolint:staticcheck // Deprecated, and still what "clusteradm addon enable --namespace" sets.
+	if namespace := addon.Spec.InstallNamespace; namespace != "" {
+		return namespace, nil
 	}
 	return addonfactory.AddonDefaultInstallNamespace, nil
 }

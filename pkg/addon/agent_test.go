@@ -57,7 +57,7 @@ func TestManifestsFollowTheNamespaceOfTheAddon(t *testing.T) {
 		"open-cluster-management-agent-addon": "", "somewhere": "somewhere",
 	} {
 		addon := addonOf("c1", "u1")
-		addon.Spec.InstallNamespace = installNamespace
+		addon.Spec.InstallNamespace = installNamespace //nolint:staticcheck // What clusteradm sets.
 		for _, object := range manifestsFor(t, agentFor(t), addon) {
 			accessor, err := meta.Accessor(object)
 			if err != nil {
@@ -169,7 +169,7 @@ func TestTheAddonMeetsTheNameAndIdentityThatTheAPIPromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	const user = "system:open-cluster-management:cluster:c1:addon:fleet-rollout:agent:fleet-rollout-agent"
-	if len(configs) != 1 || configs[0].Subject.User != user {
+	if len(configs) != 1 || configs[0].Subject.User != user { //nolint:staticcheck // The subject of the addon API v1alpha1.
 		t.Errorf("registrations are %v", configs)
 	}
 }

@@ -32,6 +32,7 @@ var (
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(pollEach)
 	SetDefaultConsistentlyPollingInterval(pollEach)

@@ -41,7 +41,8 @@ var (
 )
 
 func TestIntegration(t *testing.T) {
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyTimeout(60 * time.Second)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Integration")

@@ -59,7 +59,7 @@ var _ = Describe("The addon manager", func() {
 			g.Expect(meta.IsStatusConditionTrue(found.Status.Conditions, "RegistrationApplied")).To(BeTrue())
 			g.Expect(found.Status.Namespace).To(Equal(addonNamespace))
 			g.Expect(found.Status.Registrations).To(HaveLen(1))
-			g.Expect(found.Status.Registrations[0].Subject.User).To(Equal(agentUser))
+			g.Expect(found.Status.Registrations[0].Subject.User).To(Equal(agentUser)) //nolint:staticcheck // The subject of the addon API v1alpha1.
 			g.Expect(found.Status.HealthCheck.Mode).To(Equal(addonv1alpha1.HealthCheckModeCustomized))
 		}).Should(Succeed())
 
@@ -76,7 +76,7 @@ var _ = Describe("The addon manager", func() {
 		awaitAccess(ctx)
 		before := versionsOfAccess(ctx)
 		setForeignCondition(ctx, metav1.ConditionUnknown)
-		Consistently(ctx, func(ctx context.Context) []string { return versionsOfAccess(ctx) }, "500ms").Should(Equal(before))
+		Consistently(ctx, versionsOfAccess, "500ms").Should(Equal(before))
 	})
 
 	It("approves a certificate for the registration agent of exactly this cluster", func(ctx SpecContext) {
