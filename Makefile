@@ -87,6 +87,10 @@ test-e2e: lab-build ## Run the suite on real Kubernetes and real OCM.
 bench: ## Run the benchmarks of the pure packages.
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./pkg/...
 
+.PHONY: bench-path
+bench-path: lab-build ## Measure on the lab how fast a ready Deployment leads to the next ManifestWork.
+	$(GO) test -run '^$$' -bench ReadyToNextWork -benchtime 20x -timeout 30m ./test/perf
+
 .PHONY: verify
 verify: generate manifests fmt ## Regenerate and require a clean tree.
 	@git diff --exit-code || { echo "verify: generated files or formatting changed; commit the diff above"; exit 1; }

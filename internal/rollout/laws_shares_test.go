@@ -213,7 +213,7 @@ func TestLaw3GroupsAreFrozenAndBudgetsAreReadLive(t *testing.T) {
 }
 
 func TestLaw3ARunThatBeganWithoutClustersWalksItsGroupsWhenTheyCome(t *testing.T) {
-	f := newFleet(t, groupNamed("canary", step("100%", 60)), groupNamed("production"))
+	f := newFleet(t, groupNamed("canary", step("100%", 600)), groupNamed("production"))
 	r := f.push("1.0.0", healthyAfter(time.Second))
 	f.runFor(10 * time.Second)
 	if !f.waitsFor(v1alpha1.ReasonNoClusters) {

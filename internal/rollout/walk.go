@@ -18,7 +18,7 @@ func (d *decision) walk() {
 		return
 	}
 	if d.walked() && d.admittedInAll() == 0 {
-		d.run.StepStartedAt = nil // Whoever comes now has no forerunner.
+		d.run.StepStartedAt = nil
 	}
 	if d.run.StepStartedAt == nil && !d.startGroup(0) {
 		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonNoClusters, Message: "the placements select no cluster that could get the revision; the run begins with the first one that they select"})
@@ -310,7 +310,12 @@ func (d *decision) endWalk() {
 	switch {
 	case open:
 	case admitted == 0:
-		d.run.StepStartedAt = nil
+		// Nobody is left who has shown anything, so whoever comes next has no
+		// forerunner: the walk begins again, perhaps with a blocked cluster.
+		if d.run.StepStartedAt = nil; d.startGroup(0) {
+			d.walkStep()
+			return
+		}
 		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonNoClusters, Message: "no cluster of the run is left; it begins again with the first one that the placements select"})
 	case proven == 0:
 		d.withdrawAdmissions()
