@@ -6,7 +6,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/manager ./cmd/addon-agent
+    go build -trimpath -ldflags "-s -w -X open-cluster-management.io/fleet-rollout/internal/version.stamp=$VERSION" -o /out/ ./cmd/manager ./cmd/addon-agent
 
 FROM gcr.io/distroless/static:nonroot
 COPY --from=build /out/ /

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X open-cluster-management.io/fleet-rollout/internal/version.stamp=$(VERSION)
 IMAGE ?= fleet-rollout:$(VERSION)
 CLUSTERS ?= 3
 
@@ -48,7 +48,7 @@ manifests: ## Generate the CRDs.
 
 .PHONY: fmt
 fmt: ## Format the code.
-	gofmt -w $(shell git ls-files '*.go')
+	@gofmt -w $(shell git ls-files '*.go')
 
 .PHONY: vet
 vet: ## Run go vet.

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"open-cluster-management.io/fleet-rollout/internal/version"
 )
 
 func main() {
@@ -44,7 +46,7 @@ It writes nothing on the managed cluster, and reads no Secret there.`,
 
   # outside of it
   addon-agent --cluster-name c1 --hub-kubeconfig hub/kubeconfig --kubeconfig c1.kubeconfig`,
-		Version:       versionText(),
+		Version:       version.String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"open-cluster-management.io/fleet-rollout/internal/version"
 )
 
 func main() {
@@ -28,7 +30,7 @@ of health, and puts the stable revision back when the proof fails.
 
 Several replicas may run; one of them leads. SIGTERM stops it gracefully: the
 work at hand is finished and the leadership given up.`,
-		Version:       versionString(),
+		Version:       version.String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/fleet-rollout/internal/controller"
 	"open-cluster-management.io/fleet-rollout/internal/liveness"
+	"open-cluster-management.io/fleet-rollout/internal/version"
 	"open-cluster-management.io/fleet-rollout/pkg/addon"
 )
 
@@ -177,7 +178,7 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	klog.InfoS("Starting", "version", versionString(), "hub", config.Host)
+	klog.InfoS("Starting", "version", version.String(), "hub", config.Host)
 	return mgr.Start(ctx)
 }
 
@@ -232,7 +233,7 @@ func (o *Options) restConfig() (*rest.Config, error) {
 		return nil, err
 	}
 	config.QPS, config.Burst = o.QPS, o.Burst
-	config.UserAgent = "fleet-rollout-manager/" + versionString()
+	config.UserAgent = "fleet-rollout-manager/" + version.String()
 	return config, nil
 }
 

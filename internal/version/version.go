@@ -1,26 +1,27 @@
-package main
+// Package version tells which build of Fleet Rollout this is.
+package version
 
 import "runtime/debug"
 
-// version is stamped by the build:
+// stamp is set by the linker:
 //
-//	go build -ldflags "-X main.version=v1.2.3" ./cmd/manager
-var version string
+//	go build -ldflags "-X open-cluster-management.io/fleet-rollout/internal/version.stamp=v1.2.3" ./cmd/...
+var stamp string
 
-// versionString is the stamped version, or else what Go recorded of the module
+// String returns the stamped version, or else what Go recorded of the module
 // and its commit.
-func versionString() string {
-	if version != "" {
-		return version
+func String() string {
+	if stamp != "" {
+		return stamp
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	return describeBuild(info)
+	return describe(info)
 }
 
-func describeBuild(info *debug.BuildInfo) string {
+func describe(info *debug.BuildInfo) string {
 	if info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}
