@@ -57,9 +57,13 @@ type member struct {
 // survey sorts the clusters by name and takes their standing.
 func (d *decision) survey() {
 	d.readGroups()
-	d.members = make([]member, 0, len(d.in.Clusters))
+	byName := make([]*Cluster, len(d.in.Clusters)) // Sorting pointers is cheap.
 	for i := range d.in.Clusters {
-		c := &d.in.Clusters[i]
+		byName[i] = &d.in.Clusters[i]
+	}
+	slices.SortFunc(byName, func(a, b *Cluster) int { return strings.Compare(a.Name, b.Name) })
+	d.members = make([]member, 0, len(byName))
+	for _, c := range byName {
 		if !c.Exists {
 			// Whatever its delivery says, there is no cluster to do it on.
 			if c.Delivery != nil {
@@ -73,8 +77,6 @@ func (d *decision) survey() {
 		}
 		d.members = append(d.members, newMember(c))
 	}
-	slices.Sort(d.plan.Forget)
-	slices.SortFunc(d.members, func(a, b member) int { return strings.Compare(a.Name, b.Name) })
 	if d.in.Deleting {
 		d.removeEverything()
 	} else {

@@ -37,5 +37,5 @@
 // The cursor of a run is in its status: before the first step StepStartedAt is
 // unset; while a step is walked Group and Step name it; when every group is
 // left and only the end of the run is missing, Group is empty and StepStartedAt
-// set.
+// set. A run that is left by all its clusters before its end begins again.
 package rollout

@@ -18,7 +18,7 @@ func (d *decision) walk() {
 		return
 	}
 	if d.walked() && d.admittedInAll() == 0 {
-		d.run.StepStartedAt = nil
+		d.run.StepStartedAt = nil // Everybody left: see endWalk.
 	}
 	if d.run.StepStartedAt == nil && !d.startGroup(0) {
 		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonNoClusters, Message: "the placements select no cluster that could get the revision; the run begins with the first one that they select"})
