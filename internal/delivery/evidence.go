@@ -50,10 +50,20 @@ func (a *application) add(name string, work *workv1.ManifestWork, status v1alpha
 		return
 	}
 	before := len(a.refused)
+	leaving := leavingIn(status)
+	refusedOld, appliedNew := 0, 0
 	for _, manifest := range work.Status.ResourceStatus.Manifests {
 		condition := meta.FindStatusCondition(manifest.Conditions, workv1.ManifestApplied)
+		isLeaving := leaving[claimOfManifest(manifest.ResourceMeta)]
+		if !isLeaving && isAppliedAt(condition, work.Generation) {
+			appliedNew++
+		}
 		switch {
 		case condition == nil:
+		case isLeaving && condition.Status != metav1.ConditionTrue:
+			// It is about to be dropped. Waiting for it would keep a revision that
+			// cannot be applied from ever being left.
+			refusedOld++
 		case condition.ObservedGeneration != 0 && condition.ObservedGeneration != work.Generation:
 			a.wait(fmt.Sprintf("the work agent has not applied all of ManifestWork %s yet", name))
 		case condition.Status != metav1.ConditionTrue:
@@ -61,11 +71,46 @@ func (a *application) add(name string, work *workv1.ManifestWork, status v1alpha
 		}
 	}
 	if applied.Status != metav1.ConditionTrue && len(a.refused) == before {
+		if refusedOld > 0 && appliedNew == deliveredBy(status, name) {
+			return // Only what is dropped next cannot be applied.
+		}
 		a.complete = false
 		if a.refusal == "" {
 			a.refusal = fmt.Sprintf("ManifestWork %s: %s", name, applied.Message)
 		}
 	}
+}
+
+// leavingIn are the objects that the phase Add carries for the last time.
+func leavingIn(status v1alpha1.RolloutDeliveryStatus) map[claim]bool {
+	leaving := map[claim]bool{}
+	if status.Phase != v1alpha1.PhaseAdd {
+		return leaving
+	}
+	for _, object := range status.Dropping {
+		leaving[claimOf(object)] = true
+	}
+	return leaving
+}
+
+// deliveredBy is how many objects of the new content a work carries.
+func deliveredBy(status v1alpha1.RolloutDeliveryStatus, name string) int {
+	n := 0
+	for _, object := range status.Rendered.Objects {
+		if part := int(object.Part); part < len(status.Rendered.Works) && status.Rendered.Works[part] == name {
+			n++
+		}
+	}
+	return n
+}
+
+func claimOfManifest(resource workv1.ManifestResourceMeta) claim {
+	return claim{resource.Group, resource.Kind, resource.Namespace, resource.Name}
+}
+
+func isAppliedAt(condition *metav1.Condition, generation int64) bool {
+	return condition != nil && condition.Status == metav1.ConditionTrue &&
+		(condition.ObservedGeneration == 0 || condition.ObservedGeneration == generation)
 }
 
 // notApplied says what a work waits for once it is written.
