@@ -175,9 +175,11 @@ func (m *member) waitedFor() bool {
 	return m.admitted && m.failure == nil && m.blocked == nil && !m.excused
 }
 
-// admissible tells that a cluster could be admitted now.
+// admissible tells that a cluster could be admitted now. What blocks an earlier
+// intent, such as an object that another rollout holds, may be gone with the
+// run's content, and only trying tells: the delivery is blocked again if not.
 func (m *member) admissible() bool {
-	return m.belongs && m.Selected && !m.admitted && !m.planned && m.blocked == nil
+	return m.belongs && m.Selected && !m.admitted && !m.planned && m.Blocked == nil
 }
 
 // occupies tells that an admitted cluster takes a place of its group's

@@ -40,6 +40,7 @@ func (d *decision) write(m *member, i intent, cause v1alpha1.Cause) {
 	}
 	d.plan.Writes = append(d.plan.Writes, Write{Cluster: m.Name, Spec: spec, Cause: cause})
 	m.planned = true
+	m.blocked = m.Blocked // What blocked the earlier intent may not block this one.
 }
 
 // deliverStable brings the stable revision to clusters that the run and the
@@ -52,7 +53,7 @@ func (d *decision) deliverStable() {
 	}
 	for i := range d.members {
 		m := &d.members[i]
-		if !m.belongs || m.planned || m.blocked != nil || (m.admitted && d.going()) {
+		if !m.belongs || m.planned || m.Blocked != nil || (m.admitted && d.going()) {
 			continue
 		}
 		switch {

@@ -80,6 +80,9 @@ type fakeCluster struct {
 	override v1alpha1.Health
 	// heldByOther makes the delivery controller refuse to write.
 	heldByOther bool
+	// contested is the digest of a revision with an object that another rollout
+	// holds, which shows when its delivery is to be written.
+	contested string
 
 	delivery *Delivery
 

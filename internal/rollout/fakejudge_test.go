@@ -29,7 +29,7 @@ func (j *judge) judge() {
 			Applied: j.status.Applied, Proven: j.status.Proven,
 		}
 	}
-	if j.c.heldByOther {
+	if j.c.heldByOther || j.c.contested == j.spec.Revision.Digest {
 		j.state(v1alpha1.StateBlocked, v1alpha1.ReasonHeldByOther, "Deployment api is held by rollout platform/other")
 		return
 	}

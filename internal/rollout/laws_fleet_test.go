@@ -118,6 +118,42 @@ func TestLaw17ABlockedClusterIsNotWrittenNotWaitedForAndNamed(t *testing.T) {
 	}
 }
 
+func TestLaw17ANewRevisionReachesAClusterThatAnEarlierOneLeftBlocked(t *testing.T) {
+	f := newFleet(t, groupNamed("canary"), groupNamed("production"))
+	f.add("canary", 1)
+	f.add("production", 1)
+	f.deploy("1.0.0")
+	bad := f.push("1.1.0", healthyAfter(time.Second))
+	f.cluster("canary-1").contested = bad.Digest
+	f.runUntil("the run waits", func() bool { return f.waitsFor(v1alpha1.ReasonNoEvidence) })
+	if s := f.cluster("canary-1").delivery.Status; s.State != v1alpha1.StateBlocked {
+		t.Fatalf("canary-1 is %s/%s", s.State, s.Reason)
+	}
+	fix := f.push("1.2.0", healthyAfter(5*time.Second))
+	f.check = func(_ Snapshot, p Plan) {
+		if p.Run.Group == "production" && f.cluster("canary-1").delivery.Status.HealthySince == nil {
+			t.Error("the step is left before the cluster that was blocked has proven the fix")
+		}
+	}
+	f.runUntilPhase(v1alpha1.RunSucceeded)
+	if got := f.holding(fix); len(got) != 2 {
+		t.Errorf("%v hold the fix", got)
+	}
+}
+
+func TestLaw17AClusterLeftBlockedBySupersededContentCatchesUpWithTheStableOne(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.add("production", 2)
+	stable := f.deploy("1.0.0")
+	bad := f.push("1.1.0", failsOn("production-2"))
+	f.cluster("production-1").contested = bad.Digest
+	f.runUntilPhase(v1alpha1.RunFailed)
+	f.runFor(time.Minute)
+	if got := f.holding(stable); len(got) != 2 {
+		t.Errorf("%v went back", got)
+	}
+}
+
 func TestLaw18PauseStopsForwardWritesAndLeavesAutomaticRollbackArmed(t *testing.T) {
 	f := newFleet(t, groupNamed("canary"), groupNamed("production"))
 	f.policy.UnhealthySeconds = secs(10)
