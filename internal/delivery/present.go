@@ -22,7 +22,7 @@ func (a *Applier) present(ctx context.Context, task *Task) ([]*workv1.ManifestWo
 	names := []string{v1alpha1.WorkName(rollout.Namespace, rollout.Name, 0)}
 	if rendered := delivery.Status.Rendered; rendered != nil {
 		names = append(names, rendered.Works...)
-	} else if len(task.Works) == 0 {
+	} else if len(task.Works) == 0 && !isBlockedByForeignWork(delivery) {
 		cached := &workv1.ManifestWork{}
 		key := types.NamespacedName{Namespace: delivery.Namespace, Name: names[0]}
 		if err := a.client.Get(ctx, key, cached); apierrors.IsNotFound(err) {
@@ -49,6 +49,12 @@ func (a *Applier) present(ctx context.Context, task *Task) ([]*workv1.ManifestWo
 		present = append(present, work)
 	}
 	return present, nil, nil
+}
+
+// isBlockedByForeignWork tells that a work that is not ours had our name when it
+// was looked for last. The cache need not know such a work.
+func isBlockedByForeignWork(delivery *v1alpha1.RolloutDelivery) bool {
+	return delivery.Status.State == v1alpha1.StateBlocked && delivery.Status.Reason == v1alpha1.ReasonForeignObject
 }
 
 // checkFresh guards against a cache that shows an earlier intent than the works

@@ -30,6 +30,11 @@ func (a *Applier) write(ctx context.Context, task *Task, rendering workbuilder.R
 		switch {
 		case errors.As(err, &obstacle):
 			outcome.Obstacle, outcome.Works = obstacle.obstacle, present
+			if obstacle.obstacle.Cause.Reason == v1alpha1.ReasonForeignObject {
+				// Nothing of the rendering is on the cluster. Who is recorded as
+				// delivering an object holds it, so the record is taken back.
+				outcome.Status = unrendered(outcome.Status)
+			}
 			return outcome, nil
 		case err != nil && isRefusal(err):
 			outcome.Obstacle = degraded(v1alpha1.ReasonWriteRefused, fmt.Sprintf("the hub refuses ManifestWork %s: %v", wanted.Name, err))
@@ -55,6 +60,14 @@ func (a *Applier) write(ctx context.Context, task *Task, rendering workbuilder.R
 		}
 	}
 	return outcome, nil
+}
+
+// unrendered is a status without the rendering that could not be written. It is
+// called only where no work of the rollout is on the cluster.
+func unrendered(status v1alpha1.RolloutDeliveryStatus) v1alpha1.RolloutDeliveryStatus {
+	status.Rendered, status.Phase, status.Dropping = nil, "", nil
+	status.WrittenAt, status.Clock = nil, v1alpha1.DeliveryClock{}
+	return status
 }
 
 // obstacleError carries an obstacle found while writing.
