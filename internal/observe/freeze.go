@@ -157,7 +157,7 @@ func (o *Observer) createRevision(ctx context.Context, fro *v1alpha1.FleetRollou
 	if existing := revision.FindByDigest(present, frozen.Digest); existing != nil {
 		return freezeResult{revision: existing}, nil
 	}
-	record, payload, err := revision.New(fro, revision.NextNumber(present), frozen)
+	record, payload, err := revision.New(fro, numberOf(fro, present, frozen.Digest), frozen)
 	if err != nil {
 		return freezeResult{refusal: invalidSpec(err.Error())}, nil
 	}
@@ -176,6 +176,39 @@ func (o *Observer) createRevision(ctx context.Context, fro *v1alpha1.FleetRollou
 		return freezeResult{refusal: refusedByServer("RolloutRevision", err), byServer: true}, nil
 	}
 	return freezeResult{}, fmt.Errorf("create revision %s/%s: %w", record.Namespace, record.Name, err)
+}
+
+// numberOf is the number for a content that has no record. One that was given
+// out is never given to another content, though its record may have been deleted
+// by hand: deliveries and rollback records go on naming it. A content whose
+// record is made again keeps its number.
+func numberOf(fro *v1alpha1.FleetRollout, present []v1alpha1.RolloutRevision, digest string) int64 {
+	next := revision.NextNumber(present)
+	given := func(reference *v1alpha1.RevisionReference) int64 {
+		if reference == nil {
+			return 0
+		}
+		next = max(next, reference.Number+1)
+		if reference.Digest == digest {
+			return reference.Number
+		}
+		return 0
+	}
+	known := max(given(fro.Status.CurrentRevision), given(fro.Status.StableRevision))
+	if run := fro.Status.Run; run != nil {
+		known = max(known, given(&run.Revision))
+	}
+	for i := range fro.Status.Rollbacks {
+		record := &fro.Status.Rollbacks[i]
+		known = max(known, given(&record.To))
+		for j := range record.From {
+			known = max(known, given(&record.From[j]))
+		}
+	}
+	if known > 0 {
+		return known
+	}
+	return next
 }
 
 // createPayload creates the payload Secret of a revision, unless it is there. It

@@ -85,6 +85,26 @@ func TestACacheThatLagsFreezesNothingTwice(t *testing.T) {
 	}
 }
 
+func TestANumberIsNeverGivenToAnotherContent(t *testing.T) {
+	h := newHub(t, placementOf()...)
+	h.observe(newRollout("1.0.0", "one"))
+	second := h.observe(newRollout("1.1.0", "two")).Snapshot.Current
+	// Somebody deletes the newest record, and the old leader is gone with its memory.
+	h.delete(&v1alpha1.RolloutRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: second.Name}})
+	h.forgetAll()
+
+	fro := newRollout("1.2.0", "three")
+	fro.Status.Run = &v1alpha1.Run{Number: 2, Revision: second.RevisionReference}
+	if got := h.observe(fro).Snapshot.Current; got == nil || got.Number != 3 {
+		t.Errorf("another content has %+v, want number 3", got)
+	}
+	fro = newRollout("1.1.0", "two")
+	fro.Status.Run = &v1alpha1.Run{Number: 2, Revision: second.RevisionReference}
+	if got := h.observe(fro).Snapshot.Current; got == nil || got.Number != 2 {
+		t.Errorf("the same content made again has %+v, want number 2", got)
+	}
+}
+
 func TestACrashWhileFreezingIsMadeGood(t *testing.T) {
 	fro := newRollout("1.0.0", "one")
 
