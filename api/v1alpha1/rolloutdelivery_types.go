@@ -401,6 +401,21 @@ type DeliveryClock struct {
 	// the write does not count it, because lost time has its own deadline.
 	// +optional
 	LostSinceWriteMilliseconds int64 `json:"lostSinceWriteMilliseconds,omitempty"`
+
+	// suspendedSince is since when the content is suspended; unset while it is
+	// not.
+	// +optional
+	SuspendedSince *metav1.MicroTime `json:"suspendedSince,omitempty"`
+
+	// pausedAtSuspensionMilliseconds: the run's paused time at suspendedSince.
+	// +optional
+	PausedAtSuspensionMilliseconds int64 `json:"pausedAtSuspensionMilliseconds,omitempty"`
+
+	// suspendedMilliseconds is how long the content was suspended since the
+	// write before suspendedSince, without paused time; what is suspended has no
+	// deadline, so the progress deadline of the write does not count it.
+	// +optional
+	SuspendedMilliseconds int64 `json:"suspendedMilliseconds,omitempty"`
 }
 
 // CompletedJob is a Job that completed on the cluster.

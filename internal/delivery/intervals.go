@@ -64,12 +64,40 @@ func (i intervals) recover() {
 	i.status.UnhealthySince = nil
 }
 
+// suspend opens the suspended interval, unless it is open.
+func (i intervals) suspend() {
+	if i.status.Clock.SuspendedSince != nil {
+		return
+	}
+	i.enterStep()
+	i.status.Clock.SuspendedSince = stamp(i.now)
+	i.status.Clock.PausedAtSuspensionMilliseconds = i.run.pausedMilliseconds(i.now)
+}
+
+// resume closes the suspended interval. Paused time is left out of it, because
+// deadlines leave that out anyhow.
+func (i intervals) resume() {
+	clock := &i.status.Clock
+	if clock.SuspendedSince == nil {
+		return
+	}
+	i.enterStep()
+	paused := max(0, i.run.pausedMilliseconds(i.now)-clock.PausedAtSuspensionMilliseconds)
+	clock.SuspendedMilliseconds += max(0, i.sinceWithin(clock.SuspendedSince.Time, i.status.WrittenAt)-paused)
+	clock.SuspendedSince, clock.PausedAtSuspensionMilliseconds = nil, 0
+}
+
 // enterStep lets the sums start anew where they belong to an earlier step, and
 // the readings of paused time where they belong to an earlier run.
 func (i intervals) enterStep() {
 	clock := &i.status.Clock
 	if clock.Run != i.run.Number {
-		*clock = v1alpha1.DeliveryClock{Run: i.run.Number, LostSinceWriteMilliseconds: clock.LostSinceWriteMilliseconds}
+		*clock = v1alpha1.DeliveryClock{
+			Run:                        i.run.Number,
+			LostSinceWriteMilliseconds: clock.LostSinceWriteMilliseconds,
+			SuspendedSince:             clock.SuspendedSince,
+			SuspendedMilliseconds:      clock.SuspendedMilliseconds,
+		}
 	}
 	started := i.run.StepStartedAt
 	if started == nil || (clock.StepStartedAt != nil && !started.After(clock.StepStartedAt.Time)) {

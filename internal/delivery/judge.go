@@ -235,6 +235,12 @@ func (o Observation) keepTimes(status *v1alpha1.RolloutDeliveryStatus, found fin
 		times.lose()
 	}
 
+	suspended := found.state == v1alpha1.StateProgressing && found.cause.Reason == string(v1alpha1.HealthSuspended)
+	if suspended {
+		times.suspend()
+	} else {
+		times.resume()
+	}
 	if found.state == v1alpha1.StateHealthy {
 		times.recover()
 		status.Proven = o.intent()
@@ -249,7 +255,6 @@ func (o Observation) keepTimes(status *v1alpha1.RolloutDeliveryStatus, found fin
 	status.HealthySince = nil
 	// Before the first proof the deadline of the write rules; an object that is
 	// suspended on purpose is not unhealthy, and a blocked cluster not waited for.
-	suspended := found.cause.Reason == string(v1alpha1.HealthSuspended)
 	blocked := found.state == v1alpha1.StateBlocked
 	if status.ProvenAt != nil && lost == nil && !suspended && !blocked {
 		times.sicken()

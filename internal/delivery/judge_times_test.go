@@ -76,6 +76,23 @@ func TestASuspendedObjectIsNoUnhealthyTime(t *testing.T) {
 	s.expect("healthySince is gone", status.HealthySince == nil, true)
 }
 
+func TestSuspendedTimeIsAddedUpWithoutPauses(t *testing.T) { // law 7
+	s := tell(t, written())
+	s.at(10, reports(v1alpha1.HealthProgressing))
+	status := s.at(20, reports(v1alpha1.HealthSuspended))
+	s.expect("suspended since", status.Clock.SuspendedSince.UTC().String(), second(20))
+	s.at(30, func(o *Observation) { o.Run.PausedAt = stamp(o.Now) })
+	status = s.at(50, func(o *Observation) {
+		o.Run.PausedAt, o.Run.PausedMilliseconds = nil, 20_000
+		o.Agent.Condition = condition(report(v1alpha1.HealthProgressing))
+	})
+	s.expect("the interval is closed", status.Clock.SuspendedSince == nil, true)
+	s.expect("suspended milliseconds", status.Clock.SuspendedMilliseconds, int64(10_000))
+	s.at(60, reports(v1alpha1.HealthSuspended))
+	status = s.at(65, reports(v1alpha1.HealthHealthy))
+	s.expect("suspended milliseconds", status.Clock.SuspendedMilliseconds, int64(15_000))
+}
+
 func TestSumsStartAnewWithEachStep(t *testing.T) {
 	s := tell(t, written())
 	s.at(10, reports(v1alpha1.HealthHealthy))

@@ -83,6 +83,13 @@ func (d *decision) deadlineOrigin(m *member) (time.Time, time.Duration) {
 	return timeOf(at), milliseconds(pausedThen)
 }
 
+// uncounted is the time since the write that its deadline leaves out, beside
+// pauses: while the cluster was lost, which has a deadline of its own, and while
+// its content was suspended, which has none.
+func uncounted(m *member) time.Duration {
+	return milliseconds(m.status.Clock.LostSinceWriteMilliseconds + m.status.Clock.SuspendedMilliseconds)
+}
+
 // writeDeadline: not proven in time since the write. While the cluster is lost
 // this clock stands still, because a loss has a deadline of its own.
 func (d *decision) writeDeadline(m *member) *v1alpha1.Cause {
@@ -95,7 +102,7 @@ func (d *decision) writeDeadline(m *member) *v1alpha1.Cause {
 	if m.status.LostSince != nil {
 		until, pausedNow = m.status.LostSince.Time, milliseconds(m.status.Clock.PausedAtLossMilliseconds)
 	}
-	spent := until.Sub(origin) - (pausedNow - pausedThen) - milliseconds(m.status.Clock.LostSinceWriteMilliseconds)
+	spent := until.Sub(origin) - (pausedNow - pausedThen) - uncounted(m)
 	if spent >= limit {
 		return &v1alpha1.Cause{
 			Reason:  v1alpha1.ReasonDeadlineExceeded,
@@ -117,7 +124,7 @@ func (d *decision) lateProof(m *member) *v1alpha1.Cause {
 		return nil
 	}
 	limit := d.in.Strategy.ProgressDeadline()
-	spent := m.status.ProvenAt.Sub(origin) - (d.paused(d.now) - pausedThen) - milliseconds(m.status.Clock.LostSinceWriteMilliseconds)
+	spent := m.status.ProvenAt.Sub(origin) - (d.paused(d.now) - pausedThen) - uncounted(m)
 	if spent <= limit {
 		return nil
 	}

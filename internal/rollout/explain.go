@@ -134,7 +134,7 @@ func (d *decision) missingProof(m *member) v1alpha1.Waiting {
 		w.Message, w.Since = stateInWords(m.status), m.status.WrittenAt
 		if m.status.ProvenAt == nil && m.status.WrittenAt != nil && d.run.PausedAt == nil && !m.spec.UnreachableAtWrite {
 			_, pausedThen := d.deadlineOrigin(m)
-			end := m.status.WrittenAt.Add(d.in.Strategy.ProgressDeadline() + d.paused(d.now) - pausedThen + milliseconds(m.status.Clock.LostSinceWriteMilliseconds))
+			end := m.status.WrittenAt.Add(d.in.Strategy.ProgressDeadline() + d.paused(d.now) - pausedThen + uncounted(m))
 			until := metav1.NewMicroTime(end)
 			w.Until = &until
 		}

@@ -119,6 +119,7 @@ func (j *judge) judgeEvidence() {
 		j.state(v1alpha1.StateProgressing, v1alpha1.ReasonAgentMissing, "the addon is not enabled; run: clusteradm addon enable --names fleet-rollout --clusters "+j.c.name)
 		return
 	}
+	j.closeSuspension()
 	if j.c.report.Digest != proof.Digest || j.c.report.Delivery != proof.Delivery {
 		j.state(v1alpha1.StateProgressing, v1alpha1.ReasonAwaitingReport, "the agent has not reported on it")
 		return
@@ -145,12 +146,23 @@ func (j *judge) judgeEvidence() {
 		j.openUnhealthy()
 		j.state(v1alpha1.StateDegraded, string(v1alpha1.HealthDegraded), "Deployment api: 0 of 2 ready")
 	case v1alpha1.HealthSuspended:
+		j.status.Clock.SuspendedSince = j.stamp()
 		j.closeUnhealthy()
 		s.HealthySince = nil
 		j.state(v1alpha1.StateProgressing, reasonSuspended, "Job migrate is suspended")
 	default:
 		j.openUnhealthy()
 		j.state(v1alpha1.StateProgressing, v1alpha1.ReasonProgressing, "Deployment api: 1 of 2 ready")
+	}
+}
+
+// closeSuspension adds up what has passed; it is opened again at once while the
+// content stays suspended. These stories do not pause meanwhile.
+func (j *judge) closeSuspension() {
+	clock := &j.status.Clock
+	if clock.SuspendedSince != nil {
+		clock.SuspendedMilliseconds += j.now.Sub(clock.SuspendedSince.Time).Milliseconds()
+		clock.SuspendedSince = nil
 	}
 }
 

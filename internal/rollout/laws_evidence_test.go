@@ -225,6 +225,43 @@ func TestLaw7ASuspendedObjectHoldsItsStepWithoutDeadline(t *testing.T) {
 	}
 }
 
+func TestLaw7WhatWasSuspendedForLongHasItsWholeDeadlineOnceItGoesOn(t *testing.T) {
+	suspended := true
+	behave := func(c *fakeCluster, _ time.Duration) v1alpha1.Health {
+		switch {
+		case suspended:
+			return v1alpha1.HealthSuspended
+		case c.name == "production-2":
+			return v1alpha1.HealthProgressing
+		}
+		return v1alpha1.HealthHealthy
+	}
+	f := newFleet(t, groupNamed("production"))
+	f.strategy.ProgressDeadlineSeconds = secs(60)
+	f.add("production", 1)
+	f.push("1.0.0", behave)
+	f.runFor(10 * time.Minute)
+	suspended = false
+	f.dirty = true
+	f.runUntilPhase(v1alpha1.RunSucceeded)
+
+	// The deadline still stands: what was not used of it is left, and no more.
+	suspended = true
+	f.add("production", 1)
+	f.push("1.1.0", behave)
+	f.runFor(10 * time.Minute)
+	suspended = false
+	f.dirty = true
+	f.runFor(30 * time.Second)
+	if f.run.Phase != v1alpha1.RunProgressing {
+		t.Fatalf("half a deadline after it goes on the run is %s: %+v", f.run.Phase, f.run.HaltCause)
+	}
+	f.runFor(time.Minute)
+	if f.run.Phase != v1alpha1.RunFailed {
+		t.Errorf("a deadline and a half after it goes on the run is %s", f.run.Phase)
+	}
+}
+
 func TestLaw7AFailureOfAnEarlierStepStillCountsInALaterOne(t *testing.T) {
 	f := newFleet(t, groupNamed("canary", step("100%", 5)), groupNamed("production", step("1", 300), step("100%", 0)))
 	f.strategy.ProgressDeadlineSeconds = secs(60)
