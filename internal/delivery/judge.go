@@ -180,7 +180,9 @@ func (o Observation) health(applied application, report *v1alpha1.AgentReport, u
 		return finding{state: v1alpha1.StateApplying, cause: v1alpha1.Cause{
 			Reason: v1alpha1.ReasonDropping, Message: "the new objects are applied, those of the earlier content go next"}}
 	}
-	if report == nil {
+	if report == nil || !o.Agent.Enabled || !o.Agent.Liveness.Live {
+		// Where no renewed Lease has been seen, a report may be one that an agent
+		// left behind: evidence needs a live agent.
 		return finding{state: v1alpha1.StateProgressing, cause: o.awaiting(unreported)}
 	}
 	switch report.Health {

@@ -337,6 +337,22 @@ func resume(o Observation, status v1alpha1.RolloutDeliveryStatus) Observation {
 	return o
 }
 
+func TestAReportWithoutALiveAgentProvesNothing(t *testing.T) { // law 5
+	o := written()
+	o.Agent.Condition = condition(report(v1alpha1.HealthHealthy))
+	o.Agent.Liveness = liveness.State{Interval: time.Minute}
+	status := Judge(o).Status
+	if status.State != v1alpha1.StateProgressing || status.Reason != v1alpha1.ReasonAgentMissing || status.HealthySince != nil || status.Proven != nil {
+		t.Errorf("without any renewed Lease: %s/%s, healthy since %v", status.State, status.Reason, status.HealthySince)
+	}
+	// The same report counts with the first renewal, and nothing is lost in between.
+	o = resume(o, status)
+	o.Agent.Liveness = liveness.State{Seen: true, Live: true, Confirmed: true, Interval: time.Minute, ExpiresAt: o.Now.Add(time.Minute)}
+	if status = Judge(o).Status; status.State != v1alpha1.StateHealthy || status.LostSince != nil {
+		t.Errorf("after the first renewal: %s/%s", status.State, status.Reason)
+	}
+}
+
 func TestJudgeRecordsProof(t *testing.T) {
 	o := written()
 	o.Status.Dropping = []v1alpha1.ObjectReference{{Kind: "Service", Name: "s"}}
