@@ -52,8 +52,7 @@ func (r *RolloutReconciler) trimHistory(ctx context.Context, fro *v1alpha1.Fleet
 		record := observation.Revisions[name]
 		// The payload first: a record without payload is found and trimmed again,
 		// a payload without record would not be.
-		payload := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: record.Namespace, Name: record.Name}}
-		if err := client.IgnoreNotFound(r.Client.Delete(ctx, payload)); err != nil {
+		if err := r.deletePayload(ctx, fro, client.ObjectKeyFromObject(record)); err != nil {
 			return fmt.Errorf("delete payload secret %s/%s: %w", record.Namespace, record.Name, err)
 		}
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, record.DeepCopy(), client.Preconditions{UID: &record.UID})); err != nil {
@@ -63,6 +62,20 @@ func (r *RolloutReconciler) trimHistory(ctx context.Context, fro *v1alpha1.Fleet
 		log.FromContext(ctx).Info("Trimmed revision", "revision", name, "number", record.Spec.Number)
 	}
 	return nil
+}
+
+// deletePayload deletes the Secret of a revision if it is the rollout's. One that
+// somebody else put in its place is theirs: the manager may delete any Secret of
+// the hub, and must not lend that to whoever can name a revision.
+func (r *RolloutReconciler) deletePayload(ctx context.Context, fro *v1alpha1.FleetRollout, key types.NamespacedName) error {
+	var payload corev1.Secret
+	if err := r.Client.Get(ctx, key, &payload); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !metav1.IsControlledBy(&payload, fro) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Delete(ctx, &payload, client.Preconditions{UID: &payload.UID}))
 }
 
 // revisionsInUse are the names of the revisions that history must keep.

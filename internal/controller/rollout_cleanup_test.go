@@ -124,3 +124,31 @@ func TestHistoryIsTrimmedWithItsPayloads(t *testing.T) {
 		t.Errorf("%d payloads, want 2", got)
 	}
 }
+
+func TestTrimmingDeletesNoSecretOfSomebodyElse(t *testing.T) {
+	w := newWorld(t, "c1")
+	w.edit(func(spec *v1alpha1.FleetRolloutSpec) {
+		limit := int32(0)
+		spec.History.Limit = &limit
+	})
+	w.settle()
+	w.prove("c1")
+	w.settle()
+	first := w.secrets()[0]
+	if err := w.hub.Delete(context.Background(), &first); err != nil {
+		t.Fatal(err)
+	}
+	theirs := first.DeepCopy()
+	theirs.ResourceVersion, theirs.UID, theirs.OwnerReferences, theirs.Labels = "", "theirs", nil, nil
+	w.create(theirs)
+	w.edit(func(spec *v1alpha1.FleetRolloutSpec) { spec.Version, spec.Template = "1.1.0", templateOf("two") })
+	w.settle()
+	w.prove("c1")
+	w.settle()
+	if got := len(w.revisions()); got != 1 {
+		t.Fatalf("%d revisions are retained", got)
+	}
+	if err := w.hub.Get(context.Background(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
+		t.Errorf("the Secret that somebody else made: %v", err)
+	}
+}
