@@ -171,7 +171,7 @@ func (o *Observer) createRevision(ctx context.Context, fro *v1alpha1.FleetRollou
 		o.Revisions.Remember(record)
 		return freezeResult{revision: record}, nil
 	case apierrors.IsAlreadyExists(err):
-		return freezeResult{refusal: nameTaken("RolloutRevision", record), byServer: true}, nil
+		return o.takeUpRevision(ctx, fro, record)
 	case isRefusal(err):
 		return freezeResult{refusal: refusedByServer("RolloutRevision", err), byServer: true}, nil
 	}
@@ -232,6 +232,19 @@ func (o *Observer) createPayload(ctx context.Context, fro *v1alpha1.FleetRollout
 		return nameTaken("Secret", payload), nil
 	}
 	return nil, nil
+}
+
+// takeUpRevision returns the record that stands in the way of ours: it is ours if
+// another leader created it a moment ago.
+func (o *Observer) takeUpRevision(ctx context.Context, fro *v1alpha1.FleetRollout, record *v1alpha1.RolloutRevision) (freezeResult, error) {
+	var existing v1alpha1.RolloutRevision
+	if err := o.Live.Get(ctx, client.ObjectKeyFromObject(record), &existing); err != nil {
+		return freezeResult{}, fmt.Errorf("read revision %s/%s: %w", record.Namespace, record.Name, err)
+	}
+	if metav1.IsControlledBy(&existing, fro) && existing.Spec.Digest == record.Spec.Digest && existing.DeletionTimestamp == nil {
+		return freezeResult{revision: &existing}, nil
+	}
+	return freezeResult{refusal: nameTaken("RolloutRevision", record), byServer: true}, nil
 }
 
 // isRefusal tells that the API server understood a creation and does not want

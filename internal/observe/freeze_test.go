@@ -135,6 +135,25 @@ func TestACrashWhileFreezingIsMadeGood(t *testing.T) {
 	})
 }
 
+func TestARevisionThatAnotherLeaderJustMadeIsTakenUp(t *testing.T) {
+	h := newHub(t, placementOf()...)
+	h.observe(newRollout("1.0.0", "one"))
+	h.forgetAll()
+	noRevisions := interceptor.NewClient(h.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*v1alpha1.RolloutRevisionList); ok {
+				return nil // The other leader's creation comes after this.
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	h.observer.Client, h.observer.Live = noRevisions, noRevisions
+	got := h.observe(newRollout("1.0.0", "one"))
+	if got.Snapshot.Current == nil || got.Snapshot.Current.Number != 1 || got.Snapshot.InvalidSpec != nil {
+		t.Errorf("current revision %+v, refusal %+v", got.Snapshot.Current, got.Snapshot.InvalidSpec)
+	}
+}
+
 func TestAnotherOnesObjectOfThatNameIsNotTakenForOurs(t *testing.T) {
 	for _, kind := range []string{"Secret", "RolloutRevision"} {
 		t.Run(kind, func(t *testing.T) {
