@@ -27,9 +27,11 @@ import (
 const (
 	defaultConcurrentDeliveries = 8
 
-	// A refused write is tried again with a delay that grows to this.
+	// A refused write is tried again with a delay that grows to this. The end of
+	// a Lease may be noticed that much later meanwhile, because
+	// controller-runtime forgets RequeueAfter with an error.
 	firstDeliveryRetry = 50 * time.Millisecond
-	lastDeliveryRetry  = time.Minute
+	lastDeliveryRetry  = 15 * time.Second
 
 	// obstacleRecheck is how often a delivery with an obstacle is looked at
 	// although no event says that it is gone: nothing watches payload Secrets.

@@ -100,7 +100,11 @@ func (r *RolloutReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	outcome := r.carryOut(ctx, fro, d)
 	wake.in(outcome.retryAfter)
 	if outcome.err != nil {
-		return ctrl.Result{}, outcome.err
+		// Told here and not returned: with an error controller-runtime forgets
+		// the wake-up, and a soak or a deadline would end late.
+		log.FromContext(ctx).Error(outcome.err, "Some writes were refused")
+		wake.in(refusalDelay)
+		return wake.result(), nil
 	}
 	if fro.DeletionTimestamp != nil {
 		return r.finish(ctx, fro, wake)

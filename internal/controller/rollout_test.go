@@ -107,8 +107,8 @@ func TestAManagerThatDiesBetweenFactsAndWritesRepeatsTheWritesAlone(t *testing.T
 		}
 		return nil
 	}
-	if _, err := w.tryReconcile(); err == nil {
-		t.Fatal("no error")
+	if result, err := w.tryReconcile(); err != nil || result.RequeueAfter == 0 || result.RequeueAfter > refusalDelay {
+		t.Fatalf("refused writes are tried again after %s (%v)", result.RequeueAfter, err)
 	}
 	before := w.rollout().Status.Run
 

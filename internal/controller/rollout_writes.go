@@ -45,10 +45,11 @@ func (r *RolloutReconciler) recordFailures(ctx context.Context, assigned []assig
 	for _, result := range r.writeAll(ctx, failed) {
 		switch {
 		case result.err == nil:
-		case apierrors.IsConflict(result.err):
-			return result.err
+		case apierrors.IsNotFound(result.err):
+			log.FromContext(ctx).Info("A cluster that failed is gone", "cluster", result.cluster)
 		default:
-			log.FromContext(ctx).Error(result.err, "Cannot record that a cluster failed", "cluster", result.cluster)
+			// Without the record the failure would be forgotten with the step.
+			return fmt.Errorf("record that cluster %q failed: %w", result.cluster, result.err)
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func (d *decision) hold(name string, before int32) {
 	}
 	d.held = &v1alpha1.Cause{
 		Reason:  v1alpha1.ReasonNoClusters,
-		Message: clip(fmt.Sprintf("placement %q selected %s and now selects none, though nobody changed the placement itself; the clusters are kept. If they shall go, change the placement (any change of its spec will do)", name, clusters(int(before)))),
+		Message: clip(fmt.Sprintf("placement %q selected %s and now selects none, and nothing tells that somebody meant it; the clusters are kept. If they shall go, change the placement once more (any change of its spec will do)", name, clusters(int(before)))),
 	}
 }
 
