@@ -21,7 +21,7 @@ help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Bring up a real hub and three managed clusters, roll out, break, and see it go back. KEEP=1 leaves it up.
+demo: ## Bring up a real hub and three managed clusters, roll out, break, and see it go back. KEEP=1 leaves it up, DIR=… says where.
 	$(GO) run ./test/demo
 
 .PHONY: lab-build

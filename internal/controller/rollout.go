@@ -84,6 +84,11 @@ func (r *RolloutReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		wake.in(refusalDelay)
 	}
 
+	if d.writesBesideStatus() {
+		if err := r.fence(ctx, fro); err != nil {
+			return quietly(err)
+		}
+	}
 	if err := r.recordFailures(ctx, d.assigned); err != nil {
 		return quietly(err)
 	}
@@ -125,6 +130,12 @@ type decided struct {
 func (d decided) isWaitingForReads() bool {
 	unconfirmed := d.plan.ConfirmRemovals && !d.observation.Snapshot.Membership.RemovalConfirmed
 	return unconfirmed || d.observation.FreezeRefused
+}
+
+// writesBesideStatus tells that the plan writes to other objects than the
+// FleetRollout, whose lock protects only its own status.
+func (d decided) writesBesideStatus() bool {
+	return len(d.assigned)+len(d.plan.Verdicts)+len(d.plan.Forget) > 0
 }
 
 // decide observes and plans.

@@ -51,6 +51,22 @@ func (r *RolloutReconciler) persist(ctx context.Context, fro *v1alpha1.FleetRoll
 	return 0, nil
 }
 
+// fence makes sure that the plan was made from the present FleetRollout. A
+// manager that was frozen past its Lease and thaws still believes that it
+// leads, for a moment; its cache is as old as its sleep, and the one that took
+// over has written to the FleetRollout since.
+func (r *RolloutReconciler) fence(ctx context.Context, fro *v1alpha1.FleetRollout) error {
+	var live v1alpha1.FleetRollout
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(fro), &live); err != nil {
+		return fmt.Errorf("read rollout %s/%s uncached: %w", fro.Namespace, fro.Name, err)
+	}
+	if live.ResourceVersion != fro.ResourceVersion {
+		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("fleetrollouts").GroupResource(), fro.Name,
+			fmt.Errorf("the plan was made from resource version %s, and %s is present", fro.ResourceVersion, live.ResourceVersion))
+	}
+	return nil
+}
+
 // ensureFinalizer makes sure that the works of a rollout can be removed before
 // it goes. It returns nil for a rollout that is going and needs nothing more.
 func (r *RolloutReconciler) ensureFinalizer(ctx context.Context, fro *v1alpha1.FleetRollout) (*v1alpha1.FleetRollout, error) {

@@ -157,6 +157,25 @@ func TestALaggingCacheRepeatsNoDecision(t *testing.T) {
 	}
 }
 
+// A leader that was frozen past its Lease and thaws sees the world as it was.
+func TestAThawedLeaderWritesNothingFromWhatItSawBefore(t *testing.T) {
+	w := newWorld(t, "c1", "c2")
+	w.settle()
+	w.fail("c1")
+	w.freeze()
+	// The one that took over has decided meanwhile.
+	other := w.rollout()
+	other.Status.Problems = []v1alpha1.Problem{{Cluster: "c1", Reason: v1alpha1.ReasonDeadlineExceeded, Message: "decided by the other"}}
+	if err := w.hub.Status().Update(context.Background(), other); err != nil {
+		t.Fatal(err)
+	}
+	w.takeWrites()
+	w.reconcile()
+	for _, write := range w.takeWrites() {
+		t.Errorf("%s, though another manager has decided since", write)
+	}
+}
+
 func TestADeliveryDeletedByHandIsMadeAgain(t *testing.T) {
 	w := newWorld(t, "c1", "c2")
 	w.settle()

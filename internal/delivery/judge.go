@@ -149,7 +149,7 @@ func (o Observation) lost() *v1alpha1.Cause {
 			return nil
 		}
 		return &v1alpha1.Cause{Reason: v1alpha1.ReasonAgentSilent,
-			Message: fmt.Sprintf("the agent that reported on cluster %s is gone; %s", name, howToEnable(name))}
+			Message: fmt.Sprintf("the agent that reported on cluster %s is gone; %s", name, o.howToGetAgent())}
 	}
 	silent := fmt.Sprintf("the agent on cluster %s does not renew its Lease %s", name, v1alpha1.AgentLeaseName)
 	if !alive.Live {
@@ -212,13 +212,17 @@ func (o Observation) applying(waiting string) v1alpha1.Cause {
 func (o Observation) awaiting(unreported string) v1alpha1.Cause {
 	if !o.Agent.Enabled || !o.Agent.Liveness.Seen {
 		return v1alpha1.Cause{Reason: v1alpha1.ReasonAgentMissing,
-			Message: fmt.Sprintf("no agent of the addon has been seen on cluster %s; %s", o.Cluster.Name, howToEnable(o.Cluster.Name))}
+			Message: fmt.Sprintf("no agent of the addon has been seen on cluster %s; %s", o.Cluster.Name, o.howToGetAgent())}
 	}
 	return v1alpha1.Cause{Reason: v1alpha1.ReasonAwaitingReport, Message: unreported}
 }
 
-func howToEnable(cluster string) string {
-	return fmt.Sprintf("enable it with: clusteradm addon enable --names %s --clusters %s", v1alpha1.AddonName, cluster)
+// howToGetAgent says what to type for an agent that is not there.
+func (o Observation) howToGetAgent() string {
+	if o.Agent.Enabled {
+		return fmt.Sprintf("the addon is enabled, so see why its agent does not run: kubectl -n %s describe managedclusteraddon %s", o.Cluster.Name, v1alpha1.AddonName)
+	}
+	return fmt.Sprintf("enable it with: clusteradm addon enable --names %s --clusters %s", v1alpha1.AddonName, o.Cluster.Name)
 }
 
 // keepTimes sets the times of a status by what was found.

@@ -28,6 +28,8 @@ const (
 type demo struct {
 	out  io.Writer
 	keep bool
+	// bin is the folder of the lab's binaries, kubectl among them.
+	bin string
 
 	lab     *lab.Lab
 	product *product.Product
@@ -40,7 +42,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	d.say("Real etcd, Kubernetes and OCM are built from their Go modules: 15 to 20 minutes the first time on two cores, seconds later.")
 	setup, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	if _, err := lab.Build(setup, d.out); err != nil {
+	if d.bin, err = lab.Build(setup, d.out); err != nil {
 		return err
 	}
 
@@ -101,19 +103,17 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// dir is a folder of its own, so that the demo and a lab of "make lab-up" do
+// dir is DIR, or else a folder of its own, so that the demo and a lab of "make lab-up" do
 // not meet. What a crashed demo left there is cleaned up by the next one.
 func (d *demo) dir() (string, error) {
-	cache, err := os.UserCacheDir()
+	if dir := os.Getenv("DIR"); dir != "" {
+		return dir, nil
+	}
+	dir, err := lab.DefaultDir()
 	if err != nil {
 		return "", err
 	}
-	if set := os.Getenv("FLEET_ROLLOUT_CACHE"); set != "" {
-		cache = set
-	} else {
-		cache = filepath.Join(cache, "fleet-rollout")
-	}
-	return filepath.Join(cache, "lab", "demo"), nil
+	return filepath.Join(filepath.Dir(dir), "demo"), nil
 }
 
 func (d *demo) finish(failure error) error {
@@ -123,14 +123,16 @@ func (d *demo) finish(failure error) error {
 	if !d.keep {
 		return d.lab.Stop()
 	}
-	d.say("\nThe lab is left running. To look around:")
-	d.say("  export KUBECONFIG=%s", d.lab.Hub().KubeconfigPath())
+	d.say("\nThe lab is left running, until the next \"make demo\". To look around:")
+	d.say("  export KUBECONFIG=%s PATH=%s:$PATH", d.lab.Hub().KubeconfigPath(), d.bin)
 	d.say("  kubectl get fleetrollouts -A")
 	d.say("  kubectl get rolloutdeliveries -A")
 	d.say("  kubectl get rolloutrevisions -A")
 	for _, c := range d.lab.Clusters() {
 		d.say("  kubectl --kubeconfig %s get deployments -A     # cluster %s", c.KubeconfigPath(), c.Name())
 	}
+	d.say("To release another version, edit examples/payments/rollout.yaml and")
+	d.say("  kubectl apply --server-side --field-manager=engineer -f examples/payments/rollout.yaml")
 	d.say("Logs:      %s", d.lab.LogDir())
 	d.say("To end it: go run ./test/lab/cmd/lab down --dir %s", d.lab.Dir())
 	return nil
@@ -145,7 +147,7 @@ func (d *demo) release(ctx context.Context, version, tag string, done func(*v1al
 	}
 	ticker := time.NewTicker(refresh)
 	defer ticker.Stop()
-	shown, soak := "", ""
+	narrator := newNarrator(d.out)
 	for {
 		rollout := &v1alpha1.FleetRollout{}
 		if err := d.hub.Get(ctx, rolloutKey(), rollout); err != nil {
@@ -155,14 +157,7 @@ func (d *demo) release(ctx context.Context, version, tag string, done func(*v1al
 		if err != nil {
 			return err
 		}
-		if now := progress(rollout, deliveries); now != shown {
-			fmt.Fprint(d.out, now)
-			shown = now
-		}
-		if now := soaking(rollout, time.Now()); now != soak {
-			fmt.Fprint(d.out, now)
-			soak = now
-		}
+		narrator.tell(rollout, deliveries, time.Now())
 		if rollout.Status.ObservedGeneration == rollout.Generation {
 			finished, err := done(rollout)
 			if err != nil {

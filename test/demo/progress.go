@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -11,29 +12,66 @@ import (
 // soakGrain is how often the soak left is printed.
 const soakGrain = 5 * time.Second
 
-// progress renders what a person wants to know of a going rollout: which
-// group and step, who is healthy, what it waits for. The soak left is told apart,
-// because it changes all the time.
-func progress(rollout *v1alpha1.FleetRollout, deliveries []v1alpha1.RolloutDelivery) string {
-	var out strings.Builder
-	fmt.Fprintln(&out, headline(rollout))
-	for _, d := range deliveries {
-		fmt.Fprintf(&out, "    %-10s %-12s version %-7s %-12s %s\n",
-			d.Namespace, "("+d.Spec.Group+")", d.Spec.Revision.Version, orDash(string(d.Status.State)), detail(d.Status))
-	}
-	if run := rollout.Status.Run; run != nil {
-		for _, w := range run.WaitingFor {
-			fmt.Fprintf(&out, "    waits for %s%s\n", prefixed(w.Cluster), w.Message)
-		}
-	}
-	return out.String()
+// narrator tells what changes: a line appears when it is news, so that a person
+// can read along, and read the whole later like a log.
+type narrator struct {
+	out  io.Writer
+	told map[string]string
 }
 
-func prefixed(cluster string) string {
-	if cluster == "" {
+func newNarrator(out io.Writer) *narrator { return &narrator{out: out, told: map[string]string{}} }
+
+// tell prints the lines that differ from what was last told under their key.
+func (n *narrator) tell(rollout *v1alpha1.FleetRollout, deliveries []v1alpha1.RolloutDelivery, now time.Time) {
+	n.line(now, "", headline(rollout))
+	for _, d := range deliveries {
+		n.line(now, d.Namespace, cluster(d))
+	}
+	n.line(now, "waits", waits(rollout))
+	n.line(now, "soak", soaking(rollout, now))
+}
+
+func (n *narrator) line(now time.Time, key, text string) {
+	if text == n.told[key] {
+		return
+	}
+	n.told[key] = text
+	if text != "" {
+		fmt.Fprintf(n.out, "%s  %s\n", now.Format("15:04:05"), text)
+	}
+}
+
+func cluster(d v1alpha1.RolloutDelivery) string {
+	state := d.Status.State
+	if d.Status.Delivery < d.Spec.Delivery {
+		state = v1alpha1.StatePending // What is recorded is about an earlier order.
+	}
+	line := fmt.Sprintf("   %-4s %-12s %-6s %-12s", d.Namespace, d.Spec.Group, d.Spec.Revision.Version, state)
+	if state == v1alpha1.StatePending || state == v1alpha1.StateHealthy {
+		return line
+	}
+	return line + " " + d.Status.Message
+}
+
+func waits(rollout *v1alpha1.FleetRollout) string {
+	if rollout.Status.Run == nil {
 		return ""
 	}
-	return cluster + ": "
+	var lines []string
+	for _, w := range rollout.Status.Run.WaitingFor {
+		switch {
+		case w.Reason == v1alpha1.ReasonSoaking:
+			// The soak has a line of its own.
+		case w.Cluster != "":
+			lines = append(lines, w.Cluster+" ("+w.Reason+")")
+		default:
+			lines = append(lines, w.Message)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "   waiting for " + strings.Join(lines, ", ")
 }
 
 // soaking renders the soak left, in steps of soakGrain; empty outside a soak.
@@ -43,25 +81,25 @@ func soaking(rollout *v1alpha1.FleetRollout, now time.Time) string {
 		return ""
 	}
 	grains := (left + soakGrain - time.Second) / soakGrain
-	return fmt.Sprintf("    soak: %s left\n", max(grains, 1)*soakGrain)
+	return fmt.Sprintf("   soak: %s left", max(grains, 1)*soakGrain)
 }
 
 func headline(rollout *v1alpha1.FleetRollout) string {
-	parts := []string{fmt.Sprintf("%s %s", rollout.Name, rollout.Spec.Version)}
 	run := rollout.Status.Run
-	switch {
-	case run == nil:
-		parts = append(parts, "not started")
-	case run.Group == "":
-		parts = append(parts, fmt.Sprintf("run %d %s", run.Number, run.Phase))
-	default:
-		parts = append(parts, fmt.Sprintf("run %d, group %s, step %d of %d", run.Number, run.Group, run.Step, stepsOf(run)))
+	if run == nil {
+		return fmt.Sprintf("%s %s: not started", rollout.Name, rollout.Spec.Version)
 	}
-	parts = append(parts, "updated "+orDash(rollout.Status.Clusters.Progress))
+	text := fmt.Sprintf("%s: run %d brings %s out", rollout.Name, run.Number, run.Revision.Version)
+	if run.Group == "" {
+		text += ": " + string(run.Phase)
+	} else {
+		text += fmt.Sprintf(": group %s, step %d of %d", run.Group, run.Step, stepsOf(run))
+	}
+	text += ", updated " + orDash(rollout.Status.Clusters.Progress)
 	if open := openRollback(rollout); open != nil {
-		parts = append(parts, fmt.Sprintf("ROLLING BACK to %s", open.To.Version))
+		text += fmt.Sprintf("; ROLLING BACK to %s, because %s", open.To.Version, open.Cause.Message)
 	}
-	return strings.Join(parts, " | ")
+	return text
 }
 
 func stepsOf(run *v1alpha1.Run) int {
@@ -96,24 +134,6 @@ func openRollback(rollout *v1alpha1.FleetRollout) *v1alpha1.RollbackRecord {
 		}
 	}
 	return nil
-}
-
-func detail(status v1alpha1.RolloutDeliveryStatus) string {
-	if status.State == v1alpha1.StateHealthy {
-		return ""
-	}
-	if status.Message != "" {
-		return firstLine(status.Message, 110)
-	}
-	return status.Reason
-}
-
-func firstLine(s string, limit int) string {
-	s, _, _ = strings.Cut(s, "\n")
-	if len(s) > limit {
-		return s[:limit] + "…"
-	}
-	return s
 }
 
 func orDash(s string) string {
