@@ -45,6 +45,11 @@ type RolloutActionList struct {
 	Items           []RolloutAction `json:"items"`
 }
 
+// MaxFinishedActions is how many finished RolloutActions of one FleetRollout are
+// kept as its audit trail. The manager deletes older ones; nobody else may
+// delete any.
+const MaxFinishedActions = 100
+
 // Verb is an order.
 // +kubebuilder:validation:Enum=Approve;Reject;Pause;Resume;Promote;Abort;Rollback;Retry;ConfirmRemoval
 type Verb string
