@@ -437,6 +437,10 @@ type RollbackRecord struct {
 	// +required
 	Actor string `json:"actor"`
 
+	// action is the name of the RolloutAction that ordered it, where a person did.
+	// +optional
+	Action string `json:"action,omitempty"`
+
 	// cause in words.
 	// +required
 	Cause Cause `json:"cause"`
