@@ -80,6 +80,8 @@ type fakeCluster struct {
 	override v1alpha1.Health
 	// heldByOther makes the delivery controller refuse to write.
 	heldByOther bool
+	// refuses are the versions that block their delivery, with the reason.
+	refuses map[string]string
 
 	delivery *Delivery
 

@@ -356,6 +356,13 @@ func (f *fleet) runFor(d time.Duration) {
 	}
 }
 
+// sleepUntil lets time pass in which little happens, minute by minute.
+func (f *fleet) sleepUntil(end time.Time) {
+	for f.now.Before(end) {
+		f.tick(min(time.Minute, end.Sub(f.now)))
+	}
+}
+
 // runUntil lets time pass until the condition holds, for an hour at most.
 func (f *fleet) runUntil(what string, holds func() bool) {
 	f.t.Helper()
