@@ -81,6 +81,23 @@ const (
 	// ReasonClustersNotReady surfaces when the run Succeeded and some clusters
 	// are not, or no longer, healthy.
 	ReasonClustersNotReady = "ClustersNotReady"
+	// ReasonWaitingForApproval surfaces while a step waits for somebody to
+	// approve it.
+	ReasonWaitingForApproval = "WaitingForApproval"
+	// ReasonRejected surfaces while a step is shut because somebody rejected it.
+	ReasonRejected = "Rejected"
+	// ReasonOutsideWindow surfaces while clusters wait for their maintenance
+	// window to open.
+	ReasonOutsideWindow = "OutsideWindow"
+	// ReasonFrozen surfaces while a freeze holds forward writes back.
+	ReasonFrozen = "Frozen"
+	// ReasonAborted surfaces when somebody aborted the run.
+	ReasonAborted = "Aborted"
+	// ReasonRollbackRequested surfaces when somebody ordered a rollback.
+	ReasonRollbackRequested = "RollbackRequested"
+	// ReasonUnmatched surfaces when strategy.unmatched is Block and no group
+	// selects some clusters.
+	ReasonUnmatched = "Unmatched"
 	// ReasonDeleting surfaces while the rollout is being deleted.
 	ReasonDeleting = "Deleting"
 )
@@ -161,4 +178,43 @@ const (
 	ReasonClusterDeleting = "ClusterDeleting"
 	// ReasonRemoving surfaces while the works are removed.
 	ReasonRemoving = "Removing"
+)
+
+// The condition types of a RolloutAction.
+const (
+	// ConditionAccepted tells whether the order is carried out: True once its
+	// effect is stored in the rollout, False if it is void.
+	ConditionAccepted = "Accepted"
+	// ConditionComplete tells whether what was ordered is done. It is there only
+	// for an accepted order.
+	ConditionComplete = "Complete"
+)
+
+// The reasons of Accepted and Complete.
+const (
+	// ReasonAccepted surfaces when the order has taken effect.
+	ReasonAccepted = "Accepted"
+	// ReasonNoEffect surfaces when the order changes nothing, because what it
+	// asks for is so already: an approved step is approved again, a rollout with
+	// nothing running is aborted.
+	ReasonNoEffect = "NoEffect"
+	// ReasonVoid surfaces when the order names a revision, attempt, group or
+	// step that is not, or no longer, the present one.
+	ReasonVoid = "Void"
+	// ReasonRolloutNotFound surfaces when there is no such FleetRollout.
+	ReasonRolloutNotFound = "RolloutNotFound"
+	// ReasonTargetNotAllowed surfaces when a Rollback names a revision that
+	// cannot be gone back to: unknown, never succeeded, or its payload missing.
+	ReasonTargetNotAllowed = "TargetNotAllowed"
+	// ReasonRollbackOpen surfaces when a Retry is refused because a rollback
+	// still goes on.
+	ReasonRollbackOpen = "RollbackOpen"
+	// ReasonNotRetryable surfaces when a Retry finds a revision that neither
+	// failed nor is halted.
+	ReasonNotRetryable = "NotRetryable"
+	// ReasonDone surfaces when what was ordered is done.
+	ReasonDone = "Done"
+	// ReasonOvertaken surfaces when something else ended what was ordered, such
+	// as a newer revision.
+	ReasonOvertaken = "Overtaken"
 )

@@ -41,6 +41,15 @@ func (s Strategy) ProgressDeadline() time.Duration {
 	return seconds(s.ProgressDeadlineSeconds, DefaultProgressDeadlineSeconds)
 }
 
+// UnmatchedOrDefault returns the policy for clusters that no group selects,
+// Last where none is given.
+func (s Strategy) UnmatchedOrDefault() UnmatchedPolicy {
+	if s.Unmatched == "" {
+		return UnmatchedLast
+	}
+	return s.Unmatched
+}
+
 // StepsOrDefault returns the steps, or the one step of 100 %.
 func (g Group) StepsOrDefault() []Step {
 	if len(g.Steps) == 0 {

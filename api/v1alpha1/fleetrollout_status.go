@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // FleetRolloutStatus is what the manager observed and decided. It does not
@@ -35,6 +36,18 @@ type FleetRolloutStatus struct {
 	// run is the going run, or the last one that ended.
 	// +optional
 	Run *Run `json:"run,omitempty"`
+
+	// removalConfirmation is a person's word that the clusters may be removed
+	// although no cluster is selected any more. It is void once one is.
+	// +optional
+	RemovalConfirmation *Order `json:"removalConfirmation,omitempty"`
+
+	// handledActions are the UIDs of RolloutActions whose effect is in this
+	// status and whose own status does not say so yet.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	HandledActions []types.UID `json:"handledActions,omitempty"`
 
 	// clusters counts the selected clusters by what they are in.
 	// +optional
@@ -175,6 +188,23 @@ type Run struct {
 	// +optional
 	SoakStartedAt *metav1.MicroTime `json:"soakStartedAt,omitempty"`
 
+	// approvals are the decisions of people about steps of this run.
+	// +optional
+	// +listType=map
+	// +listMapKey=group
+	// +listMapKey=step
+	// +kubebuilder:validation:MaxItems=340
+	Approvals []Approval `json:"approvals,omitempty"`
+
+	// pauseOrder is the last Pause of a person that no Resume has ended.
+	// +optional
+	PauseOrder *Order `json:"pauseOrder,omitempty"`
+
+	// promotion lets the present step be left without soak, or without
+	// evidence. It is void once the step was left.
+	// +optional
+	Promotion *Order `json:"promotion,omitempty"`
+
 	// haltCause says why the run was halted or failed.
 	// +optional
 	HaltCause *Cause `json:"haltCause,omitempty"`
@@ -192,6 +222,55 @@ type Run struct {
 	// +kubebuilder:validation:MaxItems=17
 	Groups []GroupCounts `json:"groups,omitempty"`
 }
+
+// Order is who ordered something, when, with which RolloutAction.
+type Order struct {
+	// action is the name of the RolloutAction.
+	// +required
+	Action string `json:"action"`
+
+	// actor is the user name of its author.
+	// +required
+	Actor string `json:"actor"`
+
+	// at is when it took effect.
+	// +required
+	At metav1.MicroTime `json:"at"`
+
+	// reason in the author's words.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason,omitempty"`
+}
+
+// Approval is the last decision of a person about one step of a run.
+type Approval struct {
+	// group of the step.
+	// +required
+	Group string `json:"group"`
+
+	// step of the group, from 1.
+	// +required
+	Step int32 `json:"step"`
+
+	// decision about the step.
+	// +required
+	Decision ApprovalDecision `json:"decision"`
+
+	Order `json:",inline"`
+}
+
+// ApprovalDecision is what a person decided about a step.
+// +kubebuilder:validation:Enum=Approved;Rejected
+type ApprovalDecision string
+
+// The decisions.
+const (
+	// StepApproved opens the gate of the step.
+	StepApproved ApprovalDecision = "Approved"
+	// StepRejected shuts it until a later approval.
+	StepRejected ApprovalDecision = "Rejected"
+)
 
 // Cause is why something happened, for programs and for people.
 type Cause struct {
@@ -287,7 +366,7 @@ type Problem struct {
 }
 
 // RollbackTrigger says what started a rollback.
-// +kubebuilder:validation:Enum=BudgetSpent;Reverted
+// +kubebuilder:validation:Enum=BudgetSpent;Reverted;Aborted;Requested
 type RollbackTrigger string
 
 // The rollback triggers.
@@ -296,6 +375,10 @@ const (
 	TriggerBudgetSpent RollbackTrigger = "BudgetSpent"
 	// TriggerReverted means the template was set back to the stable revision.
 	TriggerReverted RollbackTrigger = "Reverted"
+	// TriggerAborted means a person aborted the run.
+	TriggerAborted RollbackTrigger = "Aborted"
+	// TriggerRequested means a person ordered the rollback.
+	TriggerRequested RollbackTrigger = "Requested"
 )
 
 // RollbackScope says which clusters go back.
@@ -353,6 +436,10 @@ type RollbackRecord struct {
 	// actor is the policy or the person that decided.
 	// +required
 	Actor string `json:"actor"`
+
+	// action is the name of the RolloutAction that ordered it, where a person did.
+	// +optional
+	Action string `json:"action,omitempty"`
 
 	// cause in words.
 	// +required

@@ -189,6 +189,27 @@ type Strategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(g, g.name != 'unmatched')",message="the group name \"unmatched\" is reserved for clusters that no group selects; choose another name"
 	Groups []Group `json:"groups"`
 
+	// unmatched says what happens to selected clusters that no group selects:
+	// Last makes them a final implicit group named "unmatched", Block starts no
+	// run as long as there is one. Defaults to Last.
+	// +optional
+	Unmatched UnmatchedPolicy `json:"unmatched,omitempty"`
+
+	// windows are the hours in which forward writes may happen. The windows that
+	// select a cluster unite; a cluster that none selects is always open.
+	// Rollback is exempt.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Windows []MaintenanceWindow `json:"windows,omitempty"`
+
+	// freezes are times in which no forward write happens anywhere. Rollback is
+	// exempt.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Freezes []Freeze `json:"freezes,omitempty"`
+
 	// progressDeadlineSeconds is how long a cluster may take from the write of
 	// its new content until it is proven healthy. Paused time does not count.
 	// Defaults to 600.
@@ -201,6 +222,66 @@ type Strategy struct {
 	// the run ends. Defaults to none.
 	// +optional
 	FailureBudget *FailureBudget `json:"failureBudget,omitempty"`
+}
+
+// UnmatchedPolicy says what happens to clusters that no group selects.
+// +kubebuilder:validation:Enum=Last;Block
+type UnmatchedPolicy string
+
+// The policies for clusters that no group selects.
+const (
+	// UnmatchedLast makes them a final implicit group.
+	UnmatchedLast UnmatchedPolicy = "Last"
+	// UnmatchedBlock starts no run as long as there is one.
+	UnmatchedBlock UnmatchedPolicy = "Block"
+)
+
+// MaintenanceWindow is a weekly time in which forward writes may happen.
+type MaintenanceWindow struct {
+	// clusterSelector selects ManagedClusters by label. An empty selector
+	// matches every cluster.
+	// +required
+	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+
+	// timeZone is a name of the IANA time zone database, such as Europe/Berlin.
+	// Defaults to UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// days on which the window opens. Defaults to every day.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=7
+	Days []Weekday `json:"days,omitempty"`
+
+	// start is the time of day at which the window opens, as HH:MM.
+	// +required
+	// +kubebuilder:validation:MaxLength=5
+	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
+	Start string `json:"start"`
+
+	// durationSeconds is how long the window stays open; it may pass midnight.
+	// +required
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=604800
+	DurationSeconds int32 `json:"durationSeconds"`
+}
+
+// Weekday is a day of the week.
+// +kubebuilder:validation:Enum=Mon;Tue;Wed;Thu;Fri;Sat;Sun
+type Weekday string
+
+// Freeze is a time in which no forward write happens.
+// +kubebuilder:validation:XValidation:rule="timestamp(self.from) < timestamp(self.to)",message="to: must be later than from"
+type Freeze struct {
+	// from when.
+	// +required
+	From metav1.Time `json:"from"`
+
+	// to when.
+	// +required
+	To metav1.Time `json:"to"`
 }
 
 // Group is a set of clusters that share a label selector.
@@ -252,6 +333,11 @@ type Step struct {
 	// +kubebuilder:validation:XIntOrString
 	Clusters intstr.IntOrString `json:"clusters"`
 
+	// approval says whether a person must approve the step before it is written.
+	// It is asked for only if the step admits a cluster. Defaults to NotRequired.
+	// +optional
+	Approval ApprovalPolicy `json:"approval,omitempty"`
+
 	// soakSeconds is how long every cluster of the step must stay proven
 	// healthy before the step is left. Defaults to 0.
 	// +optional
@@ -259,6 +345,18 @@ type Step struct {
 	// +kubebuilder:validation:Maximum=2592000
 	SoakSeconds int32 `json:"soakSeconds,omitempty"`
 }
+
+// ApprovalPolicy says whether a person must approve a step.
+// +kubebuilder:validation:Enum=NotRequired;Required
+type ApprovalPolicy string
+
+// The approval policies.
+const (
+	// ApprovalNotRequired asks nobody.
+	ApprovalNotRequired ApprovalPolicy = "NotRequired"
+	// ApprovalRequired waits for a RolloutAction with verb Approve.
+	ApprovalRequired ApprovalPolicy = "Required"
+)
 
 // FailureBudget bounds how many clusters may fail.
 type FailureBudget struct {

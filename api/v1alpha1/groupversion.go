@@ -25,6 +25,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&FleetRollout{}, &FleetRolloutList{},
 		&RolloutRevision{}, &RolloutRevisionList{},
 		&RolloutDelivery{}, &RolloutDeliveryList{},
+		&RolloutAction{}, &RolloutActionList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"os"
+	// Maintenance windows name time zones, and the image has no database of them.
+	_ "time/tzdata"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"

@@ -67,8 +67,11 @@ func (r *RolloutReconciler) complete() {
 // Reconcile brings one FleetRollout one decision further.
 func (r *RolloutReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	fro, err := r.read(ctx, request.NamespacedName)
-	if fro == nil || err != nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if fro == nil {
+		return r.answerOrphans(ctx, request.NamespacedName)
 	}
 	if fro, err = r.ensureFinalizer(ctx, fro); fro == nil || err != nil {
 		return quietly(err)

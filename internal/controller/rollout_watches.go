@@ -45,6 +45,7 @@ func (r *RolloutReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		extract client.IndexerFunc
 	}{
 		{&v1alpha1.RolloutDelivery{}, observe.DeliveryNameField, observe.IndexDeliveryName},
+		{&v1alpha1.RolloutAction{}, observe.ActionRolloutField, observe.IndexActionRollout},
 		{&v1alpha1.FleetRollout{}, placementField, placementsOf},
 		{&clusterv1beta1.PlacementDecision{}, decidedClusterField, clustersOf},
 	} {
@@ -59,6 +60,7 @@ func (r *RolloutReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.FleetRollout{}, builder.WithPredicates(r.foreignWrites(r.rollouts.Wrote))).
 		Watches(&v1alpha1.RolloutDelivery{}, r.deliveryHandler(), builder.WithPredicates(r.foreignWrites(r.observer.Deliveries.Wrote))).
 		Watches(&v1alpha1.RolloutRevision{}, owned, builder.WithPredicates(r.foreignWrites(r.observer.Revisions.Wrote))).
+		Watches(&v1alpha1.RolloutAction{}, handler.EnqueueRequestsFromMapFunc(rolloutsOfAction)).
 		Watches(&corev1.Secret{}, owned).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfPlacement)).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfDecision)).

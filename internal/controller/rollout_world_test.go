@@ -73,8 +73,9 @@ func newHub(t *testing.T, objects ...client.Object) client.WithWatch {
 		}
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).
-		WithStatusSubresource(&v1alpha1.FleetRollout{}, &v1alpha1.RolloutRevision{}, &v1alpha1.RolloutDelivery{}).
+		WithStatusSubresource(&v1alpha1.FleetRollout{}, &v1alpha1.RolloutRevision{}, &v1alpha1.RolloutDelivery{}, &v1alpha1.RolloutAction{}).
 		WithIndex(&v1alpha1.RolloutDelivery{}, observe.DeliveryNameField, observe.IndexDeliveryName).
+		WithIndex(&v1alpha1.RolloutAction{}, observe.ActionRolloutField, observe.IndexActionRollout).
 		WithIndex(&v1alpha1.FleetRollout{}, placementField, placementsOf).
 		WithIndex(&clusterv1beta1.PlacementDecision{}, decidedClusterField, clustersOf).
 		WithObjects(objects...).
@@ -340,7 +341,7 @@ func (w *world) freeze() {
 	ctx := context.Background()
 	var objects []client.Object
 	for _, list := range []client.ObjectList{
-		&v1alpha1.FleetRolloutList{}, &v1alpha1.RolloutRevisionList{}, &v1alpha1.RolloutDeliveryList{}, &corev1.SecretList{},
+		&v1alpha1.FleetRolloutList{}, &v1alpha1.RolloutRevisionList{}, &v1alpha1.RolloutDeliveryList{}, &v1alpha1.RolloutActionList{}, &corev1.SecretList{},
 		&clusterv1.ManagedClusterList{}, &clusterv1beta1.PlacementList{}, &clusterv1beta1.PlacementDecisionList{},
 	} {
 		if err := w.hub.List(ctx, list); err != nil {

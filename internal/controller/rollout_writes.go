@@ -70,6 +70,8 @@ func (r *RolloutReconciler) carryOut(ctx context.Context, fro *v1alpha1.FleetRol
 		}
 	}
 
+	// Answers first: somebody waits for them.
+	note(r.answerActions(ctx, d))
 	var intents []assignment
 	for _, a := range d.assigned {
 		if !a.isFailure {
@@ -92,6 +94,7 @@ func (r *RolloutReconciler) carryOut(ctx context.Context, fro *v1alpha1.FleetRol
 	note(r.forgetDeliveries(ctx, d.observation, d.plan.Forget))
 	if fro.DeletionTimestamp == nil && len(errs) == 0 {
 		note(r.trimHistory(ctx, fro, d.observation, d.plan))
+		note(r.trimActions(ctx, d.observation))
 	}
 	return outcome{retryAfter: wake.delay, err: errors.Join(errs...)}
 }

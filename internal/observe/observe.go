@@ -38,9 +38,10 @@ type Observer struct {
 	// Liveness of the agents; fed by the delivery controller's watches.
 	Liveness *liveness.Tracker
 
-	// Deliveries and Revisions that this process wrote lately.
+	// Deliveries, Revisions and Actions that this process wrote lately.
 	Deliveries *OwnWrites[*v1alpha1.RolloutDelivery]
 	Revisions  *OwnWrites[*v1alpha1.RolloutRevision]
+	Actions    *OwnWrites[*v1alpha1.RolloutAction]
 
 	frozen   memo[types.UID, frozenTemplate]
 	payloads memo[types.NamespacedName, checkedPayload]
@@ -54,6 +55,7 @@ func NewObserver(c client.Client, live client.Reader, tracker *liveness.Tracker,
 		Liveness:   tracker,
 		Deliveries: NewOwnWrites[*v1alpha1.RolloutDelivery](clock),
 		Revisions:  NewOwnWrites[*v1alpha1.RolloutRevision](clock),
+		Actions:    NewOwnWrites[*v1alpha1.RolloutAction](clock),
 	}
 }
 
@@ -68,6 +70,9 @@ type Observation struct {
 
 	// Revisions of the rollout by name.
 	Revisions map[string]*v1alpha1.RolloutRevision
+
+	// Actions that name the rollout.
+	Actions Actions
 
 	// FreezeRefused tells that the API server, not the template, is why there
 	// is no current revision: it is worth another try without any change.
@@ -91,6 +96,9 @@ func (o *Observer) Observe(ctx context.Context, fro *v1alpha1.FleetRollout) (Obs
 		Run:        fro.Status.Run,
 		Rollbacks:  fro.Status.Rollbacks,
 		Stable:     fro.Status.StableRevision,
+
+		RemovalConfirmation: fro.Status.RemovalConfirmation,
+		HandledActions:      fro.Status.HandledActions,
 	}}
 	decisions := o.decisions(ctx, o.Client, fro)
 	observation.Snapshot.Membership = rollout.Membership{
@@ -107,6 +115,10 @@ func (o *Observer) Observe(ctx context.Context, fro *v1alpha1.FleetRollout) (Obs
 	observation.Deliveries = deliveries
 
 	if err := o.readRevisions(ctx, fro, &observation); err != nil {
+		return Observation{}, err
+	}
+
+	if err := o.readActions(ctx, fro, &observation); err != nil {
 		return Observation{}, err
 	}
 

@@ -49,7 +49,9 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 	}
 	h := &hub{t: t, clock: clocktesting.NewFakePassiveClock(noon)}
 	h.client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).
+		WithStatusSubresource(&v1alpha1.RolloutAction{}).
 		WithIndex(&v1alpha1.RolloutDelivery{}, DeliveryNameField, IndexDeliveryName).
+		WithIndex(&v1alpha1.RolloutAction{}, ActionRolloutField, IndexActionRollout).
 		WithObjects(objects...).Build(),
 		interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
 			kind := fmt.Sprintf("%T", object)

@@ -13,7 +13,8 @@ import (
 )
 
 // CheckStrategy finds what is wrong with a strategy: no groups, a name twice or
-// reserved, selectors that do not parse, and shares out of bounds or falling.
+// reserved, selectors that do not parse, shares out of bounds or falling, and
+// windows and freezes that no clock can tell.
 // Whether a number and a percentage fall depends on the size of the group, so
 // those are compared when a run is planned, not here.
 func CheckStrategy(path *field.Path, strategy v1alpha1.Strategy) field.ErrorList {
@@ -41,7 +42,7 @@ func CheckStrategy(path *field.Path, strategy v1alpha1.Strategy) field.ErrorList
 		problems = append(problems, checkBudget(at.Child("failureBudget"), group.FailureBudget)...)
 		problems = append(problems, CheckSteps(at.Child("steps"), group.Steps)...)
 	}
-	return problems
+	return append(problems, checkTimes(path, strategy)...)
 }
 
 // CheckSteps finds shares of one group's steps that are malformed or fall, and a

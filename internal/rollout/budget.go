@@ -48,7 +48,7 @@ func (d *decision) budgetSpent(allowance string, failed int, only *group) *v1alp
 	for i := range d.members {
 		m := &d.members[i]
 		if m.belongs && m.failure != nil && (only == nil || &d.groups[m.group] == only) {
-			names.add(m.Name + " (" + m.failure.Reason + ")")
+			names.add(fmt.Sprintf("%s (%s: %s)", m.Name, m.failure.Reason, short(m.failure.Message)))
 		}
 	}
 	return &v1alpha1.Cause{
@@ -62,7 +62,7 @@ func (d *decision) halt(cause v1alpha1.Cause) {
 	d.run.HaltCause = &cause
 	d.run.SoakStartedAt = nil
 	d.warn(EventBudgetSpent, cause.Message)
-	d.warn(EventRunHalted, fmt.Sprintf("run %d of %s is halted, because rollback.mode is Manual; put a new revision into the template, or set it back to the stable one", d.run.Number, d.run.Revision.Version))
+	d.warn(EventRunHalted, fmt.Sprintf("run %d of %s is halted, because rollback.mode is Manual; %s", d.run.Number, d.run.Revision.Version, d.waysOutOfHalt()))
 }
 
 // fail ends the run, and opens a rollback if there is something to go back to.
@@ -80,24 +80,32 @@ func (d *decision) fail(cause v1alpha1.Cause) {
 		return
 	}
 	if target := d.rollbackTarget(); target != nil {
-		d.openRollback(*target, v1alpha1.TriggerBudgetSpent, cause)
+		d.openRollback(departure{to: *target, trigger: v1alpha1.TriggerBudgetSpent, cause: cause})
 		return
 	}
 	d.warn(EventNoRollbackTarget, d.noTarget().Message)
 }
 
-// rollbackTarget is the stable revision, if it can be delivered.
+// waysOutOfHalt says what a person can do about a halted run.
+func (d *decision) waysOutOfHalt() string {
+	return "put a new revision into the template, set it back to the stable one, or " +
+		d.hint("Rollback, Abort or Retry", "")
+}
+
+// rollbackTarget is the revision that clusters go back to, if it can be
+// delivered.
 func (d *decision) rollbackTarget() *v1alpha1.RevisionReference {
-	if d.stable == nil || d.problemOf(d.stable.Digest) != nil {
+	goal := d.goal()
+	if goal == nil || d.problemOf(goal.Digest) != nil {
 		return nil
 	}
-	return d.stable
+	return goal
 }
 
 // noTarget says why there is nothing to go back to.
 func (d *decision) noTarget() v1alpha1.Cause {
-	if d.stable != nil {
-		if problem := d.problemOf(d.stable.Digest); problem != nil {
+	if goal := d.goal(); goal != nil {
+		if problem := d.problemOf(goal.Digest); problem != nil {
 			return *problem
 		}
 	}

@@ -32,6 +32,12 @@ type member struct {
 	unreachable bool
 	// blocked says why it is not written, or why its write has no effect.
 	blocked *v1alpha1.Cause
+	// noGroup says that no group selects it and strategy.unmatched is Block.
+	noGroup *v1alpha1.Cause
+	// shut says why it waits for its maintenance window or the end of a freeze,
+	// and shutUntil for how long at most.
+	shut      *v1alpha1.Cause
+	shutUntil time.Time
 	// admitted to the run: its delivery says so, or a write of this plan will.
 	admitted bool
 	// proven on what it shall have, now.
@@ -54,9 +60,9 @@ type member struct {
 	planned bool
 }
 
-// survey sorts the clusters by name and takes their standing.
-func (d *decision) survey() {
-	d.readGroups()
+// muster sorts the clusters by name and finds out which belong to the rollout,
+// whatever run is going.
+func (d *decision) muster() {
 	byName := make([]*Cluster, len(d.in.Clusters)) // Sorting pointers is cheap.
 	for i := range d.in.Clusters {
 		byName[i] = &d.in.Clusters[i]
@@ -77,12 +83,12 @@ func (d *decision) survey() {
 		}
 		d.members = append(d.members, newMember(c))
 	}
-	if d.in.Deleting {
-		d.removeEverything()
-	} else {
-		d.leaveClusters()
-	}
+	slices.Sort(d.plan.Forget)
+}
 
+// survey takes the standing of the clusters in the run.
+func (d *decision) survey() {
+	d.readGroups()
 	for i := range d.members {
 		m := &d.members[i]
 		d.takeStanding(m)
@@ -114,6 +120,9 @@ func newMember(c *Cluster) member {
 	if c.Delivery != nil {
 		m.spec, m.status = &c.Delivery.Spec, &c.Delivery.Status
 	}
+	comes := m.Selected && (m.spec == nil || m.returns())
+	m.belongs = !m.Deleting && (m.hasWork() || comes)
+	m.fresh = m.hasWork() && m.status.Delivery == m.spec.Delivery
 	return m
 }
 
@@ -131,25 +140,44 @@ func (m *member) returns() bool {
 // takeStanding fills in what the cluster is in the run. A cluster that comes,
 // or comes back, has no standing yet.
 func (d *decision) takeStanding(m *member) {
-	comes := m.Selected && (m.spec == nil || m.returns())
-	m.belongs = !m.Deleting && (m.hasWork() || comes)
+	m.noGroup = nil
 	if !m.hasWork() {
 		m.group = d.groupByLabels(m.Labels)
+		m.noGroup = d.unmatched(m)
 		return
 	}
-	m.fresh = m.status.Delivery == m.spec.Delivery
 	m.admitted = d.run != nil && m.spec.Run == d.run.Number &&
 		m.spec.Direction == v1alpha1.DirectionForward && m.spec.Revision.Digest == d.run.Revision.Digest
 	if m.admitted {
 		m.group = d.groupByName(m.spec.Group)
 	} else {
 		m.group = d.groupByLabels(m.Labels)
+		m.noGroup = d.unmatched(m)
 	}
 	m.proven = m.fresh && !m.unreachable && m.status.HealthySince != nil && m.provenNow()
 	m.excused = m.spec.UnreachableAtWrite && !(m.fresh && m.status.ReturnedAt != nil)
 	if m.blocked == nil && m.fresh && m.status.State == v1alpha1.StateBlocked {
 		m.blocked = &v1alpha1.Cause{Reason: m.status.Reason, Message: m.status.Message}
 	}
+}
+
+// blockedFor says why a revision may not be written forward to the cluster. A
+// delivery that its content blocks says nothing about other content (law 17).
+func (m *member) blockedFor(digest string) *v1alpha1.Cause {
+	switch {
+	case m.Blocked != nil:
+		return m.Blocked
+	case m.noGroup != nil:
+		return m.noGroup
+	case m.blocked != nil && m.hasWork() && m.spec.Revision.Digest != digest && isAboutContent(m.blocked.Reason):
+		return nil
+	}
+	return m.blocked
+}
+
+// isAboutContent tells that a delivery is blocked by what it brings.
+func isAboutContent(reason string) bool {
+	return reason == v1alpha1.ReasonHeldByOther || reason == v1alpha1.ReasonTooLarge
 }
 
 // provenNow tells that the proof is about exactly this intent.
@@ -175,11 +203,10 @@ func (m *member) waitedFor() bool {
 	return m.admitted && m.failure == nil && m.blocked == nil && !m.excused
 }
 
-// admissible tells that a cluster could be admitted now. What blocks an earlier
-// intent, such as an object that another rollout holds, may be gone with the
-// run's content, and only trying tells: the delivery is blocked again if not.
-func (m *member) admissible() bool {
-	return m.belongs && m.Selected && !m.admitted && !m.planned && m.Blocked == nil
+// admissible tells that a cluster could be admitted to a run of the given
+// revision now.
+func (m *member) admissible(digest string) bool {
+	return m.belongs && m.Selected && !m.admitted && !m.planned && m.blockedFor(digest) == nil
 }
 
 // occupies tells that an admitted cluster takes a place of its group's
@@ -202,7 +229,7 @@ func (d *decision) countGroup(g *group) {
 		if m.admitted {
 			g.admitted++
 		}
-		if m.admitted || m.Selected {
+		if m.admitted || (m.Selected && m.noGroup == nil) {
 			g.selectable++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
@@ -28,6 +29,22 @@ type decision struct {
 
 	// rollbacks are working copies, oldest first.
 	rollbacks []v1alpha1.RollbackRecord
+
+	// actions in the order in which they are obeyed, and the UIDs of those
+	// whose effect is in the facts.
+	actions []Action
+	handled []types.UID
+
+	// removal is a person's word that clusters may go although none is selected.
+	removal *v1alpha1.Order
+
+	// left is the revision that stopped being stable with this plan, because a
+	// rollback that a person ordered is complete, and leftCause that order.
+	left      *v1alpha1.RevisionReference
+	leftCause v1alpha1.Cause
+
+	// calendar is read when the first cluster asks for it.
+	calendar *calendar
 
 	groups  []group
 	members []member
@@ -69,6 +86,10 @@ func newDecision(in *Snapshot, now time.Time) *decision {
 	for i := range in.Rollbacks {
 		in.Rollbacks[i].DeepCopyInto(&d.rollbacks[i])
 	}
+	if in.RemovalConfirmation != nil {
+		removal := *in.RemovalConfirmation
+		d.removal = &removal
+	}
 	return d
 }
 
@@ -104,19 +125,7 @@ func (d *decision) progressing() bool {
 // now (laws 4 and 18). Without complete decisions nobody knows how large a
 // group is; a paused run changes nothing, so that it goes on where it was.
 func (d *decision) mayGoForward() bool {
-	return d.in.Membership.Complete && !d.in.Paused && !d.in.Deleting
-}
-
-// paused is how long the run has been paused until the given moment.
-func (d *decision) paused(at time.Time) time.Duration {
-	if d.run == nil {
-		return 0
-	}
-	sum := milliseconds(d.run.PausedMilliseconds)
-	if d.run.PausedAt != nil && at.After(d.run.PausedAt.Time) {
-		sum += at.Sub(d.run.PausedAt.Time)
-	}
-	return sum
+	return d.in.Membership.Complete && !d.isPaused() && !d.in.Deleting
 }
 
 // revision finds a retained revision by its digest; nil if it is not retained.
@@ -157,6 +166,14 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+func stampOf(t time.Time) *metav1.MicroTime {
+	if t.IsZero() {
+		return nil
+	}
+	stamp := metav1.NewMicroTime(t)
+	return &stamp
 }
 
 func timeOf(t *metav1.MicroTime) time.Time {

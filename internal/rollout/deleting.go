@@ -11,7 +11,7 @@ import (
 // blocker; once its ManagedCluster is gone it is forgotten. One that is being
 // detached gets no write: detaching removes the works by itself.
 func (d *decision) removeEverything() {
-	d.plan.Placements = d.in.Membership.LastPlacements
+	d.plan.Placements, d.removal = d.in.Membership.LastPlacements, nil
 	for i := range d.members {
 		m := &d.members[i]
 		if m.spec == nil || m.Deleting {

@@ -53,7 +53,7 @@ func (d *decision) deliverStable() {
 	}
 	for i := range d.members {
 		m := &d.members[i]
-		if !m.belongs || m.planned || m.Blocked != nil || (m.admitted && d.going()) {
+		if !m.belongs || m.planned || m.blockedFor(target.Digest) != nil || (m.admitted && d.going()) {
 			continue
 		}
 		switch {
@@ -77,7 +77,7 @@ func (d *decision) deliverStable() {
 // join gives the stable revision to a selected cluster that has nothing of the
 // rollout.
 func (d *decision) join(m *member, target v1alpha1.RevisionReference) {
-	if !d.mayGoForward() {
+	if !d.mayGoForward() || d.isShut(m) {
 		return
 	}
 	d.write(m, d.stableIntent(m, target, v1alpha1.DirectionForward), v1alpha1.Cause{
@@ -99,11 +99,17 @@ func (d *decision) stableIntent(m *member, target v1alpha1.RevisionReference, di
 // missed a run: it was blocked, or not selected. In mode Manual a failed run is
 // left to a person, who may set the template back.
 func (d *decision) mayCatchUp(m *member) bool {
-	if d.going() || !m.Selected || !d.mayGoForward() {
+	if d.going() || !m.Selected || !d.mayGoForward() || !d.wantsCatchUp() || d.isShut(m) {
 		return false
 	}
+	return true
+}
+
+// wantsCatchUp tells that clusters which missed a run shall have the stable
+// revision, although nobody starts a run for them.
+func (d *decision) wantsCatchUp() bool {
 	succeeded := d.run == nil || d.run.Phase == v1alpha1.RunSucceeded
-	wantsStable := d.in.Current != nil && d.isStable(d.in.Current.Digest)
+	wantsStable := d.in.Current != nil && d.isSettled(d.in.Current.Digest)
 	return succeeded || wantsStable || d.in.Rollback.ModeOrDefault() == v1alpha1.RollbackAutomatic
 }
 

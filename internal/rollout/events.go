@@ -22,6 +22,9 @@ const (
 	EventRollbackIncomplete = "RollbackIncomplete"
 	EventRollbackSuperseded = "RollbackSuperseded"
 	EventClustersRemoved    = "ClustersRemoved"
+	EventActionAccepted     = "ActionAccepted"
+	EventActionRefused      = "ActionRefused"
+	EventStableSet          = "StableSet"
 )
 
 // singleFailures is how many failures of one plan are told one by one.

@@ -25,6 +25,20 @@ func clip(message string) string {
 	return message[:cut] + mark
 }
 
+// short cuts what one of several clusters has to say, so that a message has
+// room for the others.
+func short(message string) string {
+	const most = 200
+	if len(message) <= most {
+		return message
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + "..."
+}
+
 // nameList names the first few of many.
 type nameList struct {
 	names [3]string
@@ -72,9 +86,8 @@ func (d *decision) waitFor(w v1alpha1.Waiting) {
 // waitForPermission says what keeps the run from going forward at all.
 func (d *decision) waitForPermission() {
 	switch {
-	case d.in.Paused:
-		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonPaused, Since: d.run.PausedAt,
-			Message: "spec.paused is set: no joins, no forward writes, and no step is left until it is unset"})
+	case d.isPaused():
+		d.waitForResume()
 	case !d.in.Membership.Complete:
 		cause := d.incompleteCause()
 		d.waitFor(v1alpha1.Waiting{Reason: cause.Reason,
@@ -94,7 +107,7 @@ func (d *decision) waitForPlaces(g *group, left int) {
 	}
 	bound := concurrency(g.MaxConcurrentOrDefault(), len(g.members))
 	d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonMaxConcurrent,
-		Message: fmt.Sprintf("%s of group %q wait for a place: maxConcurrent lets %d change at the same time, until each has been proven for minSuccessSeconds (%d) or has failed", clusters(left), g.Name, bound, g.MinSuccessSeconds)})
+		Message: fmt.Sprintf("%s of group %q wait for a place: maxConcurrent lets %d change at the same time, until each has been proven for minSuccessSeconds (%d) or has failed; nobody has to act", clusters(left), g.Name, bound, g.MinSuccessSeconds)})
 }
 
 // waitForEvidence names the clusters whose proof is missing, and tells whether
@@ -151,7 +164,7 @@ func (d *decision) waitForAnyEvidence(g *group) {
 		}
 	}
 	d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonNoEvidence,
-		Message: fmt.Sprintf("the step is not left, because no cluster of the group has proven %s or failed with it; it waits for one of %s to be reachable and unblocked", d.run.Revision.Version, names.String())})
+		Message: fmt.Sprintf("no cluster of group %q has proven %s or failed with it yet, so the step is not left. Make one of these reachable, or fix what blocks it: %s. To go on without any evidence: %s", g.Name, d.run.Revision.Version, names.String(), d.hintPromote())})
 }
 
 // The bounds of how soon a missing sign of life is looked for again.

@@ -83,6 +83,8 @@ type fakeCluster struct {
 	// contested is the digest of a revision with an object that another rollout
 	// holds, which shows when its delivery is to be written.
 	contested string
+	// refuses are the versions that block their delivery, with the reason.
+	refuses map[string]string
 
 	delivery *Delivery
 

@@ -33,6 +33,10 @@ func (j *judge) judge() {
 		j.state(v1alpha1.StateBlocked, v1alpha1.ReasonHeldByOther, "Deployment api is held by rollout platform/other")
 		return
 	}
+	if reason := j.c.refuses[j.spec.Revision.Version]; reason != "" {
+		j.state(v1alpha1.StateBlocked, reason, "the delivery controller says so")
+		return
+	}
 	if j.c.written.Delivery != j.spec.Delivery {
 		j.c.written = v1alpha1.Proof{Digest: j.spec.Revision.Digest, Delivery: j.spec.Delivery}
 		j.c.writtenAt = j.now

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
@@ -35,6 +36,12 @@ type fleet struct {
 	rollbacks  []v1alpha1.RollbackRecord
 	stable     *v1alpha1.RevisionReference
 	placements []v1alpha1.ResolvedPlacement
+	removal    *v1alpha1.Order
+	handled    []types.UID
+
+	// The RolloutActions, and the UIDs of those whose effect was stored once.
+	actions []*fakeAction
+	obeyed  map[types.UID]bool
 
 	revisions []*fakeRevision
 	clusters  []*fakeCluster
@@ -72,7 +79,7 @@ func newFleet(t testing.TB, groups ...v1alpha1.Group) *fleet {
 	return &fleet{
 		t: t, now: fleetEpoch, start: fleetEpoch, managerStart: fleetEpoch.Add(-time.Hour),
 		strategy: v1alpha1.Strategy{Groups: groups}, generation: 1, crashAfter: -1,
-		forwardWrites: map[string]int{},
+		forwardWrites: map[string]int{}, obeyed: map[types.UID]bool{},
 	}
 }
 
@@ -180,6 +187,7 @@ func (f *fleet) snapshot() Snapshot {
 		Strategy: f.strategy, Rollback: f.policy,
 		Run: f.run.DeepCopy(), Stable: f.stable.DeepCopy(), InvalidSpec: f.invalidSpec,
 		Membership: Membership{Complete: !f.incomplete, LastPlacements: slices.Clone(f.placements)},
+		Actions:    f.openActions(), RemovalConfirmation: f.removal.DeepCopy(), HandledActions: slices.Clone(f.handled),
 	}
 	for i := range f.rollbacks {
 		s.Rollbacks = append(s.Rollbacks, *f.rollbacks[i].DeepCopy())
@@ -238,11 +246,12 @@ func (f *fleet) reconcile() bool {
 		return false
 	}
 	f.run, f.rollbacks, f.stable, f.placements = plan.Run.DeepCopy(), plan.Rollbacks, plan.Stable.DeepCopy(), plan.Placements
+	f.removal, f.handled = plan.RemovalConfirmation.DeepCopy(), plan.HandledActions
 	for _, e := range plan.Events {
 		f.logf("event:    %s: %s", e.Reason, e.Message)
 	}
 	f.logWaiting()
-	return f.carryOut(plan)
+	return f.tellActions(plan) && f.carryOut(plan)
 }
 
 func (f *fleet) plan(s Snapshot) Plan {
@@ -344,6 +353,13 @@ func (f *fleet) settle() {
 func (f *fleet) runFor(d time.Duration) {
 	for end := f.now.Add(d); f.now.Before(end); {
 		f.tick(min(time.Second, end.Sub(f.now)))
+	}
+}
+
+// sleepUntil lets time pass in which little happens, minute by minute.
+func (f *fleet) sleepUntil(end time.Time) {
+	for f.now.Before(end) {
+		f.tick(min(time.Minute, end.Sub(f.now)))
 	}
 }
 

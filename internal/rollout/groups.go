@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -70,6 +71,46 @@ func badSelector(groups []v1alpha1.Group) *v1alpha1.Cause {
 		}
 	}
 	return nil
+}
+
+// unmatched says that no group selects a cluster and that the strategy then
+// leaves it out; nil if a group does, or the last one takes it.
+func (d *decision) unmatched(m *member) *v1alpha1.Cause {
+	if d.in.Strategy.UnmatchedOrDefault() != v1alpha1.UnmatchedBlock || m.group != len(d.groups)-1 {
+		return nil
+	}
+	return &v1alpha1.Cause{Reason: v1alpha1.ReasonUnmatched,
+		Message: fmt.Sprintf("no group selects cluster %q, and strategy.unmatched is Block: it gets nothing until its labels match a group of the run", m.Name)}
+}
+
+// unmatchedClusters says that no run may start because no group of the strategy
+// selects some clusters and strategy.unmatched is Block. Incomplete decisions do
+// not tell whether there are any.
+func (d *decision) unmatchedClusters() *v1alpha1.Cause {
+	if d.in.Strategy.UnmatchedOrDefault() != v1alpha1.UnmatchedBlock {
+		return nil
+	}
+	if !d.in.Membership.Complete {
+		cause := d.incompleteCause()
+		return &cause
+	}
+	groups := make([]group, len(d.in.Strategy.Groups))
+	for i := range groups {
+		groups[i] = newGroup(d.in.Strategy.Groups[i])
+	}
+	var names nameList
+	for i := range d.members {
+		m := &d.members[i]
+		if !m.belongs || !m.Selected || slices.ContainsFunc(groups, func(g group) bool { return g.selector.Matches(labels.Set(m.Labels)) }) {
+			continue
+		}
+		names.add(m.Name)
+	}
+	if names.count == 0 {
+		return nil
+	}
+	return &v1alpha1.Cause{Reason: v1alpha1.ReasonUnmatched,
+		Message: clip(fmt.Sprintf("no run starts, because strategy.unmatched is Block and no group selects %s: %s. Label them so that a group does, add a group, or set strategy.unmatched to Last", clusters(names.count), names.String()))}
 }
 
 // groupByLabels is the index of the first group that selects the labels.

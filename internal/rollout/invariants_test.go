@@ -38,6 +38,7 @@ func (l *lawful) check(s Snapshot, p Plan) {
 	l.checkBudget(s, p)
 	l.checkCursor(s, p)
 	l.checkBounds(s, p)
+	l.checkActions(s, p)
 	if l.plans%4 == 0 {
 		l.checkFixpoint(s, p)
 	}
@@ -158,7 +159,7 @@ func (l *lawful) checkWrites(s Snapshot, p Plan) {
 
 func (l *lawful) checkForward(s Snapshot, p Plan, w Write, c *Cluster) {
 	switch {
-	case s.Paused:
+	case s.Paused || (p.Run != nil && p.Run.PauseOrder != nil):
 		l.fatalf(s, p, "forward write to %s while paused (law 18)", w.Cluster)
 	case !s.Membership.Complete:
 		l.fatalf(s, p, "forward write to %s with incomplete decisions (law 4)", w.Cluster)
@@ -270,6 +271,7 @@ func (l *lawful) checkFixpoint(s Snapshot, p Plan) {
 	after := s
 	after.Run, after.Rollbacks, after.Stable = p.Run, p.Rollbacks, p.Stable
 	after.Membership.LastPlacements = p.Placements
+	after.Actions, after.HandledActions, after.RemovalConfirmation = toldActions(s, p), p.HandledActions, p.RemovalConfirmation
 	after.Revisions = slices.Clone(s.Revisions)
 	for i := range after.Revisions {
 		for _, v := range p.Verdicts {
@@ -283,14 +285,14 @@ func (l *lawful) checkFixpoint(s Snapshot, p Plan) {
 	}
 	after.Clusters = carriedOut(s, p)
 	again := Next(after, l.f.now)
-	if n := len(again.Writes) + len(again.Removals) + len(again.Absences) + len(again.Failures) + len(again.Forget) + len(again.Verdicts) + len(again.Events); n > 0 {
+	if n := len(again.Writes) + len(again.Removals) + len(again.Absences) + len(again.Failures) + len(again.Forget) + len(again.Verdicts) + len(again.Events) + len(again.Actions); n > 0 {
 		l.fatalf(s, p, "the plan carried out is followed by another one:\n%s", mustJSON(again))
 	}
 	x, y := p.Run.DeepCopy(), again.Run.DeepCopy()
 	if x != nil {
 		x.WaitingFor, y.WaitingFor, x.Groups, y.Groups = nil, nil, nil, nil
 	}
-	if mustJSON(x) != mustJSON(y) || mustJSON(p.Rollbacks) != mustJSON(again.Rollbacks) || mustJSON(p.Placements) != mustJSON(again.Placements) {
+	if mustJSON(x) != mustJSON(y) || mustJSON(p.Rollbacks) != mustJSON(again.Rollbacks) || mustJSON(p.RemovalConfirmation) != mustJSON(again.RemovalConfirmation) || mustJSON(p.Placements) != mustJSON(again.Placements) {
 		l.fatalf(s, p, "the facts do not stay as they were persisted:\n%s\n%s", mustJSON(again.Run), mustJSON(again.Rollbacks))
 	}
 }

@@ -41,7 +41,7 @@ func (d *decision) stateOf(m *member) v1alpha1.DeliveryState {
 		return v1alpha1.StateRemoving
 	case m.admitted && m.failure != nil:
 		return v1alpha1.StateFailed
-	case m.blocked != nil:
+	case m.blocked != nil, m.noGroup != nil && m.record < 0:
 		return v1alpha1.StateBlocked
 	case m.unreachable:
 		return v1alpha1.StateUnreachable
@@ -67,6 +67,8 @@ func (d *decision) troubleOf(m *member, state v1alpha1.DeliveryState) *v1alpha1.
 		return m.late
 	case m.blocked != nil:
 		return m.blocked
+	case m.noGroup != nil && m.record < 0:
+		return m.noGroup
 	case m.unreachable:
 		return unreachableCause(m)
 	case d.held == nil && m.absentSince != nil:
@@ -74,6 +76,8 @@ func (d *decision) troubleOf(m *member, state v1alpha1.DeliveryState) *v1alpha1.
 			Message: fmt.Sprintf("no placement selects it since %s; it is removed once that has been so for %s", m.absentSince.UTC().Format("15:04:05Z"), stableAbsence)}
 	case d.held != nil && m.absentSince != nil:
 		return d.held
+	case m.shut != nil && !m.planned:
+		return m.shut
 	case m.planned || !m.fresh:
 		return nil
 	}

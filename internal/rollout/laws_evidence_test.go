@@ -277,7 +277,7 @@ func TestLaw7AFailureOfAnEarlierStepStillCountsInALaterOne(t *testing.T) {
 	f.runUntil("it failed", func() bool { return lost.delivery.Spec.Failure != nil })
 	lost.comeUp()
 	f.runUntilPhase(v1alpha1.RunFailed)
-	if f.run.HaltCause.Reason != v1alpha1.ReasonBudgetSpent || !strings.Contains(f.run.HaltCause.Message, "canary-1 (LostTooLong)") {
+	if f.run.HaltCause.Reason != v1alpha1.ReasonBudgetSpent || !strings.Contains(f.run.HaltCause.Message, "canary-1 (LostTooLong: lost for longer") {
 		t.Errorf("the returned canary was forgiven: %s", mustJSON(f.run.HaltCause))
 	}
 }

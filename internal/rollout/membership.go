@@ -17,18 +17,25 @@ const stableAbsence = 60 * time.Second
 // looked at again, should nothing else happen.
 const confirmAgain = 10 * time.Second
 
+// findAbsences notes since when clusters are absent, and what holds their
+// removal back.
+func (d *decision) findAbsences() {
+	d.resolvePlacements()
+	for i := range d.members {
+		if m := &d.members[i]; m.hasWork() && !m.Deleting {
+			m.absentSince = d.absentSince(m)
+		}
+	}
+}
+
 // leaveClusters removes the rollout from clusters that left its placements. A
 // cluster that cannot be reached stays: OCM takes unreachable clusters out of
 // the decisions, and that says nothing about what people want.
 func (d *decision) leaveClusters() {
-	d.resolvePlacements()
+	d.keepConfirmation()
 	var due []*member
 	for i := range d.members {
 		m := &d.members[i]
-		if m.spec == nil || m.spec.Removal != "" || m.Deleting {
-			continue
-		}
-		m.absentSince = d.absentSince(m)
 		if m.absentSince == nil {
 			continue
 		}
@@ -113,7 +120,7 @@ func (d *decision) hold(name string, before int32) {
 	}
 	d.held = &v1alpha1.Cause{
 		Reason:  v1alpha1.ReasonNoClusters,
-		Message: clip(fmt.Sprintf("placement %q selected %s and now selects none, and nothing tells that somebody meant it; the clusters are kept. If they shall go, change the placement once more (any change of its spec will do)", name, clusters(int(before)))),
+		Message: clip(fmt.Sprintf("placement %q selected %s and now selects none, and nothing tells that somebody meant it; the clusters are kept. If they shall go, create a RolloutAction with verb ConfirmRemoval, or change the placement once more (any change of its spec will do)", name, clusters(int(before)))),
 	}
 }
 
@@ -133,7 +140,7 @@ func (d *decision) remove(m *member, cause v1alpha1.Cause) {
 		policy = v1alpha1.DeletePolicyDelete
 	}
 	d.plan.Removals = append(d.plan.Removals, Removal{Cluster: m.Name, Policy: policy, Cause: cause})
-	m.leaves = true
+	m.leaves, m.belongs, m.fresh = true, false, false
 }
 
 // recordAbsences tells which counts of absence begin or end, where no write

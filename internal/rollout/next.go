@@ -7,13 +7,19 @@ import "time"
 // Judgements. The snapshot is not changed.
 func Next(snapshot Snapshot, now time.Time) Plan {
 	d := newDecision(&snapshot, now)
+	d.muster()
 	if snapshot.Deleting {
+		d.obeyActions()
+		d.removeEverything()
 		d.survey()
 		return d.conclude()
 	}
+	d.findAbsences()
 	d.supersedeRun()
 	d.startRun()
+	d.obeyActions()
 	d.keepPauseClock()
+	d.leaveClusters()
 	d.survey()
 	d.countFailures()
 	d.spendBudget()

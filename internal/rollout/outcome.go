@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
@@ -10,7 +11,7 @@ import (
 // stands, and when to look again.
 func (d *decision) conclude() Plan {
 	p := &d.plan
-	if current := d.in.Current; current != nil && d.in.InvalidSpec == nil && !d.going() && !d.isStable(current.Digest) {
+	if current := d.in.Current; current != nil && d.in.InvalidSpec == nil && !d.going() && !d.isSettled(current.Digest) {
 		d.hindrance = d.startHindrance(current) // The run may have failed just now.
 	}
 	d.decideVerdicts()
@@ -20,12 +21,14 @@ func (d *decision) conclude() Plan {
 	d.countGroups()
 	p.Judgements = d.judgements()
 	d.haltedWaits()
+	d.completeActions()
 	sortWaiting(d.waiting)
 	p.Outcome = d.outcome(p.Judgements)
 	if d.run != nil {
 		d.run.WaitingFor = d.waiting
 	}
 	p.Run, p.Rollbacks, p.Stable = d.run, d.rollbacks, d.stable
+	p.RemovalConfirmation, p.HandledActions = d.removal, d.handled
 	if !d.wakeAt.IsZero() {
 		p.RecheckAfter = d.wakeAt.Sub(d.now)
 	}
@@ -38,7 +41,7 @@ func (d *decision) haltedWaits() {
 		return
 	}
 	d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonHalted,
-		Message: "the failure budget is spent and rollback.mode is Manual; put a new revision into the template, or set it back to the stable one"})
+		Message: "the failure budget is spent and rollback.mode is Manual; " + d.waysOutOfHalt()})
 }
 
 // outcome is the state of the rollout as a whole. Its checks are in order of
@@ -87,8 +90,8 @@ func (d *decision) inTheWay(open *v1alpha1.RollbackRecord) v1alpha1.Cause {
 		return v1alpha1.Cause{Reason: v1alpha1.ReasonProgressing, Message: "the template is being frozen into a revision"}
 	case d.base == 0:
 		return v1alpha1.Cause{Reason: v1alpha1.ReasonNoClusters, Message: "the placements select no cluster"}
-	case d.isStable(d.in.Current.Digest) && d.problemOf(d.stable.Digest) != nil:
-		return *d.problemOf(d.stable.Digest)
+	case d.isSettled(d.in.Current.Digest) && d.problemOf(d.in.Current.Digest) != nil:
+		return *d.problemOf(d.in.Current.Digest)
 	}
 	return v1alpha1.Cause{}
 }
@@ -137,21 +140,36 @@ func (d *decision) progressCause(open *v1alpha1.RollbackRecord) v1alpha1.Cause {
 func (d *decision) knownBadCause() v1alpha1.Cause {
 	isLast := d.run != nil && d.run.Phase == v1alpha1.RunFailed && d.run.Revision.Digest == d.in.Current.Digest
 	if !isLast {
-		return *d.hindrance
+		return d.leftCauseInWords()
 	}
 	because := causeMessage(d.run.HaltCause)
-	if d.rollbackTarget() == nil && d.in.Rollback.ModeOrDefault() == v1alpha1.RollbackAutomatic {
+	ordered := d.run.HaltCause != nil && (d.run.HaltCause.Reason == v1alpha1.ReasonAborted || d.run.HaltCause.Reason == v1alpha1.ReasonRollbackRequested)
+	if d.rollbackTarget() == nil && (ordered || d.in.Rollback.ModeOrDefault() == v1alpha1.RollbackAutomatic) {
 		target := d.noTarget()
 		return v1alpha1.Cause{Reason: target.Reason, Message: clip(target.Message + "; because: " + because)}
 	}
 	for i := len(d.rollbacks) - 1; i >= 0; i-- {
 		if r := &d.rollbacks[i]; r.Run == d.run.Number && r.Result == v1alpha1.RollbackComplete {
 			return v1alpha1.Cause{Reason: v1alpha1.ReasonRolledBack,
-				Message: clip(fmt.Sprintf("%s failed and %s went back to %s; change the template to start a new run. Why: %s", d.run.Revision.Version, clusters(int(r.Clusters)), r.To.Version, because))}
+				Message: clip(fmt.Sprintf("%s failed and %s went back to %s: %s. %s", d.run.Revision.Version, clusters(int(r.Clusters)), r.To.Version, because, d.waysToTryAgain(d.in.Current)))}
 		}
 	}
 	if d.run.HaltCause != nil {
 		return v1alpha1.Cause{Reason: d.run.HaltCause.Reason, Message: clip(because + "; " + d.hindrance.Message)}
+	}
+	return *d.hindrance
+}
+
+// leftCauseInWords explains why the template's revision is not tried although
+// the last run was of another one, or succeeded: it failed earlier, or a person
+// has rolled the fleet back from it.
+func (d *decision) leftCauseInWords() v1alpha1.Cause {
+	for i := len(d.rollbacks) - 1; i >= 0; i-- {
+		r := &d.rollbacks[i]
+		leaves := slices.ContainsFunc(r.From, func(from v1alpha1.RevisionReference) bool { return from.Digest == d.in.Current.Digest })
+		if r.Trigger == v1alpha1.TriggerRequested && r.Result == v1alpha1.RollbackComplete && leaves {
+			return v1alpha1.Cause{Reason: v1alpha1.ReasonRolledBack, Message: clip(r.Cause.Message + "; " + d.hindrance.Message)}
+		}
 	}
 	return *d.hindrance
 }
@@ -188,6 +206,9 @@ func (d *decision) readyCause() v1alpha1.Cause {
 		Message: fmt.Sprintf("%s healthy on %s", allClusters(d.base), d.in.Current.Version)}
 }
 
+// waitsForAPerson are the reasons of waiting that only a person ends.
+var waitsForAPerson = []string{v1alpha1.ReasonShareReached, v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonRejected}
+
 // stalled says what nobody but a person ends; nil if there is no such thing.
 func (d *decision) stalled() *v1alpha1.Cause {
 	var cause v1alpha1.Cause
@@ -197,10 +218,10 @@ func (d *decision) stalled() *v1alpha1.Cause {
 	case d.run != nil && d.run.Phase == v1alpha1.RunHalted:
 		cause = v1alpha1.Cause{Reason: v1alpha1.ReasonHalted, Message: clip("halted: " + causeMessage(d.run.HaltCause))}
 	case d.progressing():
-		if len(d.waiting) == 0 || d.waiting[0].Reason != v1alpha1.ReasonShareReached {
+		if len(d.waiting) == 0 || !slices.Contains(waitsForAPerson, d.waiting[0].Reason) {
 			return nil
 		}
-		cause = v1alpha1.Cause{Reason: v1alpha1.ReasonShareReached, Message: d.waiting[0].Message}
+		cause = v1alpha1.Cause{Reason: d.waiting[0].Reason, Message: d.waiting[0].Message}
 	case d.openRollbackRecord() != nil:
 		return nil
 	case d.in.InvalidSpec != nil:

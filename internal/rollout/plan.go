@@ -3,6 +3,8 @@ package rollout
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
@@ -22,6 +24,16 @@ type Plan struct {
 
 	// Stable revision to persist.
 	Stable *v1alpha1.RevisionReference
+
+	// RemovalConfirmation and HandledActions to persist in status, with the
+	// facts: an action that is handled there has taken effect, whatever its own
+	// status says after a crash.
+	RemovalConfirmation *v1alpha1.Order
+	HandledActions      []types.UID
+
+	// Actions is what became of actions, to be written on their status after
+	// the facts; only what changes.
+	Actions []ActionOutcome
 
 	// Placements to persist in status.
 	Placements []v1alpha1.ResolvedPlacement
@@ -74,6 +86,24 @@ type VerdictChange struct {
 	Cause    v1alpha1.Cause
 	// Attempts is how many runs of it have started.
 	Attempts int32
+}
+
+// ActionOutcome is what became of a RolloutAction.
+type ActionOutcome struct {
+	// Name and UID of the RolloutAction.
+	Name string
+	UID  types.UID
+	// Accepted: True or False; the condition of that type gets Cause.
+	Accepted bool
+	Cause    v1alpha1.Cause
+	// Complete is the condition of that type; nil while it is not known.
+	Complete *Completion
+}
+
+// Completion says whether what was ordered is done.
+type Completion struct {
+	Done  bool
+	Cause v1alpha1.Cause
 }
 
 // Write is an intent to write to the delivery of one cluster.

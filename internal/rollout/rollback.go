@@ -14,22 +14,36 @@ const (
 	actorTemplate = "template"
 )
 
-// openRollback decides to go back: it opens a record for every cluster that
-// the given-up run, or an earlier one, left on another revision than the
-// target (law 11). Without such a cluster there is nothing to record.
-func (d *decision) openRollback(to v1alpha1.RevisionReference, trigger v1alpha1.RollbackTrigger, cause v1alpha1.Cause) {
+// departure is a decision to go back.
+type departure struct {
+	to      v1alpha1.RevisionReference
+	trigger v1alpha1.RollbackTrigger
+	cause   v1alpha1.Cause
+	// action that ordered it; nil where no person did.
+	action *Action
+}
+
+// openRollback carries out a decision to go back: it opens a record for every
+// cluster that the given-up run, or an earlier one, left on another revision
+// than the target (law 11). Without such a cluster there is nothing to record,
+// unless the target shall become the stable revision.
+func (d *decision) openRollback(why departure) {
+	to := why.to
 	record := v1alpha1.RollbackRecord{
 		ID:        1,
 		To:        to,
 		Run:       d.run.Number,
-		Trigger:   trigger,
+		Trigger:   why.trigger,
 		Actor:     actorPolicy,
-		Cause:     cause,
+		Cause:     why.cause,
 		Scope:     v1alpha1.RollbackScopeAll,
 		StartedAt: d.stamp(),
 		Result:    v1alpha1.RollbackInProgress,
 	}
-	if trigger == v1alpha1.TriggerReverted {
+	switch {
+	case why.action != nil:
+		record.Actor, record.Action = why.action.Spec.Actor, why.action.Name
+	case why.trigger == v1alpha1.TriggerReverted:
 		record.Actor = actorTemplate
 	}
 	for i := range d.rollbacks {
@@ -40,13 +54,13 @@ func (d *decision) openRollback(to v1alpha1.RevisionReference, trigger v1alpha1.
 			record.Clusters++
 		}
 	}
-	if record.Clusters == 0 {
+	if record.Clusters == 0 && (why.trigger != v1alpha1.TriggerRequested || d.isStable(to.Digest)) {
 		return
 	}
 	record.From = d.givenUp(to, record.Run)
 	d.rollbacks = append(d.rollbacks, record)
 	d.trimRollbacks()
-	d.warn(EventRollbackStarted, fmt.Sprintf("rollback %d takes %s back to the stable revision %s (%s)", record.ID, clusters(int(record.Clusters)), to.Version, cause.Reason))
+	d.warn(EventRollbackStarted, fmt.Sprintf("rollback %d takes %s back to %s (%s)", record.ID, clusters(int(record.Clusters)), to.Version, why.cause.Reason))
 }
 
 // openRevert opens the rollback of a run that ended because the template no
@@ -56,7 +70,7 @@ func (d *decision) openRevert() {
 		return
 	}
 	if target := d.rollbackTarget(); target != nil {
-		d.openRollback(*target, v1alpha1.TriggerReverted, *d.reverted)
+		d.openRollback(departure{to: *target, trigger: v1alpha1.TriggerReverted, cause: *d.reverted})
 	}
 }
 
@@ -110,14 +124,14 @@ func (m *member) leftBehind(r *v1alpha1.RollbackRecord) bool {
 
 // rollBack carries the open records on: newest first, so that a cluster that
 // two of them cover goes where the newest one says. Once a newer run has
-// succeeded their target is no longer stable: what is left of them catches up
-// with that run instead.
+// succeeded, or a person has ordered another target, what is left of them
+// follows that instead.
 func (d *decision) rollBack() {
 	d.goingBack = d.countGoingBack()
 	for i := len(d.rollbacks) - 1; i >= 0; i-- {
 		switch r := &d.rollbacks[i]; {
 		case r.FinishedAt != nil:
-		case !d.isStable(r.To.Digest):
+		case d.isOvertaken(r):
 			d.supersedeRollback(r)
 		default:
 			d.carryOn(i)
@@ -125,10 +139,18 @@ func (d *decision) rollBack() {
 	}
 }
 
+// isOvertaken tells that the target of a record is no longer what the fleet
+// falls back to.
+func (d *decision) isOvertaken(r *v1alpha1.RollbackRecord) bool {
+	succeeded := d.run != nil && d.run.Number > r.Run && d.run.Phase == v1alpha1.RunSucceeded
+	goal := d.goal()
+	return succeeded || goal == nil || goal.Digest != r.To.Digest
+}
+
 func (d *decision) supersedeRollback(r *v1alpha1.RollbackRecord) {
 	r.FinishedAt = d.stampPointer()
 	r.Result = v1alpha1.RollbackSuperseded
-	d.note(EventRollbackSuperseded, fmt.Sprintf("rollback %d ended with %d of %s restored: a newer run took over what was left", r.ID, r.Restored, clusters(int(r.Clusters))))
+	d.note(EventRollbackSuperseded, fmt.Sprintf("rollback %d ended with %d of %s restored: a newer run or rollback took over what was left", r.ID, r.Restored, clusters(int(r.Clusters))))
 }
 
 // countGoingBack counts the clusters that any open record has written back and
@@ -203,7 +225,7 @@ func (d *decision) writeBack(r *v1alpha1.RollbackRecord, next []*member, changin
 			fastLease: d.in.Rollback.Verification.Timeout(),
 		}, v1alpha1.Cause{
 			Reason:  v1alpha1.ReasonRollingBack,
-			Message: fmt.Sprintf("rollback %d to the stable revision %s", r.ID, r.To.Version),
+			Message: fmt.Sprintf("rollback %d to %s", r.ID, r.To.Version),
 		})
 		if m.unreachable {
 			m.late = unreachableCause(m)
@@ -236,6 +258,7 @@ func (d *decision) report(r *v1alpha1.RollbackRecord, changing, stuck int) {
 		r.FinishedAt = d.stampPointer()
 		r.Result = v1alpha1.RollbackComplete
 		d.note(EventRollbackComplete, fmt.Sprintf("rollback %d is complete: %s proved %s", r.ID, clusters(int(r.Restored)), r.To.Version))
+		d.settle(r)
 	case changing == 0 && r.Result != v1alpha1.RollbackIncomplete:
 		r.Result = v1alpha1.RollbackIncomplete
 		d.warn(EventRollbackIncomplete, fmt.Sprintf("rollback %d is incomplete: %s did not prove %s in time or cannot be reached; they are named in status.problems", r.ID, clusters(stuck), r.To.Version))

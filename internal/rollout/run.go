@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"time"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
@@ -18,7 +17,7 @@ func (d *decision) supersedeRun() {
 	if d.going() && d.run.Revision.Digest == current.Digest {
 		return
 	}
-	if !d.isStable(current.Digest) {
+	if !d.isSettled(current.Digest) {
 		if d.hindrance = d.startHindrance(current); d.hindrance != nil && d.hindrance.Reason != v1alpha1.ReasonKnownBad {
 			return
 		}
@@ -30,7 +29,7 @@ func (d *decision) supersedeRun() {
 	old := d.run.DeepCopy()
 	d.superseded = old
 	switch {
-	case d.isStable(current.Digest):
+	case d.isSettled(current.Digest):
 		d.reverted = &v1alpha1.Cause{
 			Reason:  v1alpha1.ReasonReverted,
 			Message: fmt.Sprintf("the template was set back to the stable revision %s while run %d of %s was going on", current.Version, old.Number, old.Revision.Version),
@@ -61,23 +60,64 @@ func (d *decision) startHindrance(current *Revision) *v1alpha1.Cause {
 	if cause := badSelector(d.in.Strategy.Groups); cause != nil {
 		return cause
 	}
-	failedLast := d.run != nil && d.run.Phase == v1alpha1.RunFailed && d.run.Revision.Digest == current.Digest
-	if failedLast || current.Verdict == v1alpha1.VerdictFailed {
+	if cause := d.unreadableWindow(); cause != nil {
+		return cause
+	}
+	if cause := d.unmatchedClusters(); cause != nil {
+		return cause
+	}
+	if d.isKnownBad(current) {
 		return &v1alpha1.Cause{
 			Reason:  v1alpha1.ReasonKnownBad,
-			Message: fmt.Sprintf("revision %d (%s) failed before and is not tried again by itself; change the template to start a new run", current.Number, current.Version),
+			Message: fmt.Sprintf("revision %d (%s) failed before and is not tried again by itself. %s", current.Number, current.Version, d.waysToTryAgain(current)),
 		}
 	}
 	return nil
+}
+
+// waysToTryAgain says what starts a run where a revision is known to be bad.
+func (d *decision) waysToTryAgain(r *Revision) string {
+	return fmt.Sprintf("Change the template to start a new run, or create a RolloutAction with verb Retry for rollout %s, revision %s, attempt %d", d.in.Name, r.Digest, d.attempts(r))
+}
+
+// isKnownBad tells that a revision failed, or was left by a rollback that a
+// person ordered, even if its verdict does not say so yet.
+func (d *decision) isKnownBad(r *Revision) bool {
+	if r.Verdict == v1alpha1.VerdictFailed || (d.left != nil && d.left.Digest == r.Digest) {
+		return true
+	}
+	if d.run == nil || d.run.Revision.Digest != r.Digest {
+		return false
+	}
+	return d.run.Phase == v1alpha1.RunFailed || d.wasLeft()
+}
+
+// wasLeft tells that the last run succeeded and its revision is stable no
+// longer: only a rollback that a person ordered does that.
+func (d *decision) wasLeft() bool {
+	return d.run.Phase == v1alpha1.RunSucceeded && d.stable != nil && !d.isStable(d.run.Revision.Digest)
+}
+
+// attempts is how many runs of a revision have started.
+func (d *decision) attempts(r *Revision) int32 {
+	if d.run != nil && d.run.Revision.Digest == r.Digest {
+		return d.run.Attempt
+	}
+	return r.Attempts
 }
 
 // startRun starts a run of the template's revision where none is going, unless
 // the revision is stable already or something is in the way.
 func (d *decision) startRun() {
 	current := d.in.Current
-	if current == nil || d.in.InvalidSpec != nil || d.going() || d.hindrance != nil || d.isStable(current.Digest) {
+	if current == nil || d.in.InvalidSpec != nil || d.going() || d.hindrance != nil || d.isSettled(current.Digest) {
 		return
 	}
+	d.begin(current)
+}
+
+// begin starts the next run, whatever run was going.
+func (d *decision) begin(current *Revision) {
 	next := v1alpha1.Run{
 		Number:       1,
 		Revision:     current.RevisionReference,
@@ -99,36 +139,15 @@ func (d *decision) startRun() {
 	d.note(EventRunStarted, fmt.Sprintf("run %d of revision %d (%s) started, attempt %d", next.Number, next.Revision.Number, next.Revision.Version, next.Attempt))
 }
 
-// endRun closes the run and leaves no trace of a step, soak or pause in it.
+// endRun closes the run and leaves no trace of a step, soak, pause or approval
+// in it.
 func (d *decision) endRun(phase v1alpha1.RunPhase) {
 	r := d.run
 	d.resumeClock()
 	r.Phase = phase
 	r.EndedAt = d.stampPointer()
 	r.Group, r.Step, r.StepTarget, r.StepStartedAt, r.SoakStartedAt = "", 0, nil, nil, nil
-}
-
-// keepPauseClock notes since when the run is paused, and how long it was.
-func (d *decision) keepPauseClock() {
-	if !d.going() {
-		return
-	}
-	switch {
-	case d.in.Paused && d.run.PausedAt == nil:
-		d.run.PausedAt = d.stampPointer()
-		d.note(EventRunPaused, fmt.Sprintf("run %d of %s is paused: no joins and no forward writes; automatic rollback stays armed", d.run.Number, d.run.Revision.Version))
-	case !d.in.Paused && d.run.PausedAt != nil:
-		d.resumeClock()
-		d.note(EventRunResumed, fmt.Sprintf("run %d of %s goes on", d.run.Number, d.run.Revision.Version))
-	}
-}
-
-func (d *decision) resumeClock() {
-	if d.run.PausedAt == nil {
-		return
-	}
-	d.run.PausedMilliseconds = int64(d.paused(d.now) / time.Millisecond)
-	d.run.PausedAt = nil
+	r.Approvals, r.PauseOrder, r.Promotion = nil, nil, nil
 }
 
 // succeed ends the run: its revision is stable from now on.

@@ -3,6 +3,8 @@ package rollout
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
@@ -50,6 +52,15 @@ type Snapshot struct {
 	// Current among them.
 	Revisions []Revision
 
+	// Actions are the RolloutActions of the rollout whose status does not say
+	// yet what became of them: not decided, or accepted and not complete. In
+	// order of their creation.
+	Actions []Action
+
+	// RemovalConfirmation and HandledActions as persisted in status.
+	RemovalConfirmation *v1alpha1.Order
+	HandledActions      []types.UID
+
 	// Membership is what the placement decisions say.
 	Membership Membership
 
@@ -71,6 +82,20 @@ type Revision struct {
 	// Problem is set when its payload is missing or does not match its digest.
 	// It then can be neither a run's revision nor a rollback target.
 	Problem *v1alpha1.Cause
+}
+
+// Action is a RolloutAction that is not finished.
+type Action struct {
+	// Name and UID of the RolloutAction.
+	Name string
+	UID  types.UID
+
+	// CreatedAt, and Spec as it was admitted.
+	CreatedAt time.Time
+	Spec      v1alpha1.RolloutActionSpec
+
+	// Accepted tells that its status says Accepted already.
+	Accepted bool
 }
 
 // Membership is what the placement decisions say.

@@ -7,8 +7,8 @@ import (
 )
 
 // decideVerdicts compares the verdicts on the revisions with what became of
-// their runs, so that a verdict lost in a crash is written later. Nothing takes
-// Succeeded away (law 10).
+// their runs, so that a verdict lost in a crash is written later. Nothing but
+// a finished rollback that a person ordered takes Succeeded away (law 10).
 func (d *decision) decideVerdicts() {
 	seen := false
 	for i := range d.in.Revisions {
@@ -44,6 +44,9 @@ func (d *decision) decideVerdict(r *Revision) {
 			Message: "a newer revision took the place of its run",
 		})
 	}
+	if d.left != nil && d.left.Digest == r.Digest {
+		change.Verdict, change.Cause = v1alpha1.VerdictFailed, d.leftCause
+	}
 	if change.Verdict != before || change.Attempts != r.Attempts {
 		d.plan.Verdicts = append(d.plan.Verdicts, change)
 	}
@@ -56,6 +59,9 @@ func (d *decision) verdictOfLastRun(change *VerdictChange) {
 	}
 	switch d.run.Phase {
 	case v1alpha1.RunSucceeded:
+		if d.wasLeft() {
+			return
+		}
 		change.give(v1alpha1.VerdictSucceeded, v1alpha1.Cause{
 			Reason:  v1alpha1.ReasonSucceeded,
 			Message: fmt.Sprintf("run %d proved it on the fleet", d.run.Number),
@@ -67,9 +73,13 @@ func (d *decision) verdictOfLastRun(change *VerdictChange) {
 	}
 }
 
-// give sets a verdict, unless the revision has Succeeded once.
+// give sets a verdict, unless the revision has Succeeded once. One that failed
+// stays known to be bad even if its next attempt is superseded.
 func (c *VerdictChange) give(verdict v1alpha1.Verdict, cause v1alpha1.Cause) {
 	if c.Verdict == v1alpha1.VerdictSucceeded || c.Verdict == verdict {
+		return
+	}
+	if c.Verdict == v1alpha1.VerdictFailed && verdict == v1alpha1.VerdictSuperseded {
 		return
 	}
 	c.Verdict, c.Cause = verdict, cause

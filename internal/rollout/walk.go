@@ -83,7 +83,7 @@ func (d *decision) queueCandidates() {
 				if occupied, _ := d.occupies(m, g); occupied {
 					g.occupied++
 				}
-			} else if m.admissible() {
+			} else if m.admissible(d.run.Revision.Digest) {
 				g.queue = append(g.queue, m)
 			}
 		}
@@ -98,20 +98,21 @@ func (d *decision) walkStep() bool {
 		return true // Everybody left: an empty group is skipped with its gates.
 	}
 	target := d.stepTarget()
-	left := d.admit(g, target-g.admitted)
-	if target == 0 {
-		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonShareReached, Since: d.run.StepStartedAt,
-			Message: "the step admits no cluster; it waits until somebody changes the template"})
-		return false
-	}
-	if left > 0 {
+	if d.isGateShut(g, target-g.admitted) || d.admit(g, target-g.admitted) {
 		d.run.SoakStartedAt = nil
-		d.waitForPlaces(g, left)
 		d.waitForEvidence(g)
 		return false
 	}
 	if d.waitForEvidence(g) {
 		d.run.SoakStartedAt = nil
+		return false
+	}
+	if d.isPromoted() {
+		return true
+	}
+	if target == 0 {
+		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonShareReached, Since: d.run.StepStartedAt,
+			Message: "the step admits no cluster and waits for somebody to let the run go on: " + d.hintPromote()})
 		return false
 	}
 	if g.evidence == 0 {
@@ -130,19 +131,25 @@ func (d *decision) stepTarget() int {
 }
 
 // admit writes the run's revision to the next clusters of the queue, at most
-// quota of them, as far as maxConcurrent has places. A cluster that is already
-// unhealthy, or cannot be reached, needs no place. It returns how many of the
-// quota wait for one.
-func (d *decision) admit(g *group, quota int) int {
+// quota of them, as far as their windows are open and maxConcurrent has places.
+// A cluster that is already unhealthy, or cannot be reached, needs no place. It
+// tells whether some of the quota must wait, and says for what.
+func (d *decision) admit(g *group, quota int) bool {
 	quota = min(max(quota, 0), len(g.queue))
 	free := concurrency(g.MaxConcurrentOrDefault(), len(g.members)) - g.occupied
 	rest := g.queue[:0]
+	var shut []*member
 	waiting := 0
 	for i, m := range g.queue {
-		if i >= quota || (free <= 0 && !m.unreachable && !m.UnhealthyNow) {
-			if i < quota {
-				waiting++
-			}
+		switch {
+		case i >= quota:
+			rest = append(rest, m)
+			continue
+		case d.isShut(m):
+			shut, rest = append(shut, m), append(rest, m)
+			continue
+		case free <= 0 && !m.unreachable && !m.UnhealthyNow:
+			waiting++
 			rest = append(rest, m)
 			continue
 		}
@@ -154,7 +161,11 @@ func (d *decision) admit(g *group, quota int) int {
 		}
 	}
 	g.queue = rest
-	return waiting
+	d.waitForWindows(g, shut)
+	if waiting > 0 {
+		d.waitForPlaces(g, waiting)
+	}
+	return waiting > 0 || len(shut) > 0
 }
 
 func (d *decision) admitCluster(m *member, g *group) {
@@ -177,7 +188,7 @@ func (d *decision) admitCluster(m *member, g *group) {
 		fastLease: d.lease.left,
 	}, cause)
 	m.admitted, m.proven, m.fresh, m.failure = true, false, false, nil
-	m.excused = m.unreachable
+	m.excused, m.blocked = m.unreachable, m.Blocked
 }
 
 // admitIntoPassedGroups lets clusters in that joined a group after it was left
@@ -185,9 +196,7 @@ func (d *decision) admitCluster(m *member, g *group) {
 func (d *decision) admitIntoPassedGroups() {
 	for i := range d.groups[:max(0, d.position())] {
 		g := &d.groups[i]
-		if left := d.admit(g, len(g.queue)); left > 0 {
-			d.waitForPlaces(g, left)
-		}
+		d.admit(g, len(g.queue))
 	}
 }
 
@@ -202,7 +211,7 @@ func (d *decision) isSoaked(g *group) bool {
 		until := *d.run.SoakStartedAt
 		until.Time = end
 		d.waitFor(v1alpha1.Waiting{Reason: v1alpha1.ReasonSoaking, Since: d.run.SoakStartedAt, Until: &until,
-			Message: fmt.Sprintf("soaks for %s; every cluster must stay proven", soak)})
+			Message: fmt.Sprintf("soaks for %s; every cluster must stay proven, and nobody has to act", soak)})
 		return false
 	}
 	return !d.waitForRenewals(g, end)
@@ -238,7 +247,7 @@ func (d *decision) keepSoak() {
 			d.run.SoakStartedAt = nil
 			return
 		}
-		shareIsOpen = shareIsOpen || m.admissible()
+		shareIsOpen = shareIsOpen || m.admissible(d.run.Revision.Digest)
 	}
 	if d.run.SoakStartedAt == nil {
 		// Incomplete decisions do not tell whether the share is written.
@@ -255,7 +264,7 @@ func (d *decision) keepSoak() {
 func (d *decision) leaveStep() {
 	at := d.position()
 	g := &d.groups[at]
-	d.run.SoakStartedAt = nil
+	d.run.SoakStartedAt, d.run.Promotion = nil, nil
 	if next := d.stepIndex(g) + 1; next < len(g.steps) && g.selectable > 0 {
 		d.startStep(g, next)
 		return

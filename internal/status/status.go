@@ -5,6 +5,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,9 @@ func facts(in Input) v1alpha1.FleetRolloutStatus {
 		Run:            in.Plan.Run.DeepCopy(),
 		StableRevision: in.Plan.Stable.DeepCopy(),
 		Placements:     append([]v1alpha1.ResolvedPlacement(nil), in.Plan.Placements...),
+
+		RemovalConfirmation: in.Plan.RemovalConfirmation.DeepCopy(),
+		HandledActions:      slices.Clone(in.Plan.HandledActions),
 	}
 	if current := in.Snapshot.Current; current != nil {
 		status.CurrentRevision = current.RevisionReference.DeepCopy()

@@ -115,6 +115,36 @@ var _ = Describe("kubectl get", func() {
 		)
 	})
 
+	It("prints rolloutactions", func(ctx SpecContext) {
+		action := &v1alpha1.RolloutAction{
+			ObjectMeta: metav1.ObjectMeta{Namespace: newNamespace(ctx), Name: "approve-production"},
+			Spec: v1alpha1.RolloutActionSpec{
+				Rollout: "payments", Verb: v1alpha1.VerbApprove, Revision: digest, Attempt: 1, Group: "production", Step: 1, Actor: "system:admin",
+			},
+		}
+		Expect(clientOf("system:admin", "system:masters").Create(ctx, action)).To(Succeed())
+
+		expectRow(ctx, action, "rolloutactions", func(a *v1alpha1.RolloutAction) {
+			accepted := metav1.Condition{
+				Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
+				Message: "step 1 of group production is approved", LastTransitionTime: metav1.Now(),
+			}
+			complete := accepted
+			complete.Type, complete.Reason = v1alpha1.ConditionComplete, v1alpha1.ReasonDone
+			a.Status.Conditions = []metav1.Condition{accepted, complete}
+		},
+			column{Name: "Name", Value: "approve-production"},
+			column{Name: "Rollout", Value: "payments"},
+			column{Name: "Verb", Value: "Approve"},
+			column{Name: "Actor", Value: "system:admin"},
+			column{Name: "Accepted", Value: "True"},
+			column{Name: "Complete", Value: "True"},
+			column{Name: "Reason", Value: "Accepted"},
+			column{Name: "Message", Value: "step 1 of group production is approved", Wide: true},
+			HaveField("Name", "Age"),
+		)
+	})
+
 	It("prints rolloutdeliveries", func(ctx SpecContext) {
 		delivery := newDelivery(newNamespace(ctx), "platform-payments-0a0a0a0a0a")
 		Expect(k8s.Create(ctx, delivery)).To(Succeed())
@@ -162,6 +192,8 @@ var _ = Describe("Discovery", func() {
 			"rolloutrevisions/status":  nil,
 			"rolloutdeliveries":        {"frd"},
 			"rolloutdeliveries/status": nil,
+			"rolloutactions":           {"fra"},
+			"rolloutactions/status":    nil,
 		}))
 	})
 })

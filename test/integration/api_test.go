@@ -27,6 +27,9 @@ spec:
     progressDeadlineSeconds: 600
     failureBudget: {clusters: 0}
 ` + validGroups + `
+    unmatched: Last
+    windows: [{clusterSelector: {matchLabels: {env: live}}, timeZone: Europe/Berlin, days: [Mon, Tue], start: "22:00", durationSeconds: 14400}]
+    freezes: [{from: "2026-12-20T00:00:00Z", to: "2027-01-04T00:00:00Z"}]
   rollback: {mode: Automatic, unhealthySeconds: 120, maxConcurrent: 50%, verification: {timeoutSeconds: 600}}
   history: {limit: 10}
 `
@@ -41,7 +44,7 @@ const validGroups = `    groups:
       maxConcurrent: 1
       failureBudget: {clusters: 1}
       minSuccessSeconds: 0
-      steps: [{clusters: 100%, soakSeconds: 300}]
+      steps: [{clusters: 100%, approval: NotRequired, soakSeconds: 300}]
     - name: production
       clusterSelector: {matchExpressions: [{key: tier, operator: In, values: [production]}]}
       ` + productionSteps
@@ -216,6 +219,46 @@ var _ = Describe("A FleetRollout is refused with the field and the fix, and acce
 			accept: []string{"failureBudget: {clusters: 3}", "failureBudget: {clusters: 100%}"},
 			refuse: []string{"failureBudget: {clusters: -1}", "failureBudget: {clusters: 1000%}", `failureBudget: {clusters: ""}`},
 			says:   []string{"spec.strategy.failureBudget.clusters", "write a number of at least 0, or a percentage from 0% to 100%"},
+		}),
+	)
+
+	DescribeTable("approvals, windows and freezes", func(ctx SpecContext, r rule) { r.hold(ctx) },
+		Entry("an approval is required or not", rule{
+			place:  "approval: NotRequired",
+			accept: []string{"approval: Required"},
+			refuse: []string{"approval: Sometimes", "approval: true"},
+			says:   []string{"spec.strategy.groups[0].steps[0].approval"},
+		}),
+		Entry("clusters of no group come last or block", rule{
+			place:  "unmatched: Last",
+			accept: []string{"unmatched: Block"},
+			refuse: []string{"unmatched: Ignore"},
+			says:   []string{"spec.strategy.unmatched", `supported values: "Last", "Block"`},
+		}),
+		Entry("a window has a selector that Kubernetes understands", rule{
+			place:  "{matchLabels: {env: live}}",
+			accept: []string{"{}", "{matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}"},
+			refuse: []string{"{matchExpressions: [{key: env, operator: Equals, values: [live]}]}", "{matchExpressions: [{key: env, operator: In}]}"},
+			says:   []string{"spec.strategy.windows", "the window that opens at 22:00", `"env"`, "use In or NotIn with values, or Exists or DoesNotExist without"},
+		}),
+		Entry("a window opens on days of the week, each named once", rule{
+			place:  "days: [Mon, Tue]",
+			accept: []string{"days: []", "days: [Mon, Tue, Wed, Thu, Fri, Sat, Sun]"},
+			refuse: []string{"days: [Monday]", "days: [Mon, Mon]", "days: [mon]"},
+			says:   []string{"spec.strategy.windows[0].days["},
+		}),
+		Entry("a window opens at a time of day", rule{
+			place:  `start: "22:00"`,
+			accept: []string{`start: "00:00"`, `start: "23:59"`},
+			refuse: []string{`start: "24:00"`, `start: "9:00"`, `start: "12:60"`, `start: noon`},
+			says:   []string{"spec.strategy.windows[0].start"},
+		}),
+		Entry("a window stays open for a minute to a week", between("durationSeconds: 14400", "spec.strategy.windows[0].durationSeconds", 60, 604800)),
+		Entry("a freeze ends after it begins", rule{
+			place:  `to: "2027-01-04T00:00:00Z"`,
+			accept: []string{`to: "2026-12-20T00:00:01Z"`, `to: "2026-12-20T00:00:00-01:00"`},
+			refuse: []string{`to: "2026-12-20T00:00:00Z"`, `to: "2026-12-19T00:00:00Z"`, `to: "2026-12-20T00:30:00+01:00"`},
+			says:   []string{"spec.strategy.freezes[0]", "to: must be later than from"},
 		}),
 	)
 

@@ -124,11 +124,22 @@ func installPolicies(ctx context.Context) {
 	Eventually(ctx, func(ctx context.Context) error {
 		return k8s.Create(ctx, inline.DeepCopy(), client.DryRunAll)
 	}).Should(MatchError(apierrors.IsInvalid, "IsInvalid"), "the policy is not in force")
-	Eventually(ctx, func(ctx context.Context) (*admissionv1.TypeChecking, error) {
-		var policy admissionv1.ValidatingAdmissionPolicy
-		err := k8s.Get(ctx, client.ObjectKey{Name: "fleetrollouts." + v1alpha1.GroupName}, &policy)
-		return policy.Status.TypeChecking, err
-	}).Should(Equal(&admissionv1.TypeChecking{}), "the policy was not type-checked without a warning")
+	unowned := objectFrom(validAction)
+	Eventually(ctx, func(ctx context.Context) error {
+		return k8s.Create(ctx, unowned.DeepCopy(), client.DryRunAll)
+	}).Should(MatchError(apierrors.IsForbidden, "IsForbidden"), "the policy of RolloutActions is not in force")
+	owned := objectFrom(validAction)
+	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "1"}})
+	Eventually(ctx, func(ctx context.Context) error {
+		return clientOf("system:admin", "system:masters").Create(ctx, signed(owned, "system:admin"), client.DryRunAll)
+	}).Should(MatchError(apierrors.IsInvalid, "IsInvalid"), "the policy of the audit trail is not in force")
+	for _, name := range []string{"fleetrollouts", "rolloutactions", "rolloutaction-trail"} {
+		Eventually(ctx, func(ctx context.Context) (*admissionv1.TypeChecking, error) {
+			var policy admissionv1.ValidatingAdmissionPolicy
+			err := k8s.Get(ctx, client.ObjectKey{Name: name + "." + v1alpha1.GroupName}, &policy)
+			return policy.Status.TypeChecking, err
+		}).Should(Equal(&admissionv1.TypeChecking{}), "policy %s was not type-checked without a warning", name)
+	}
 }
 
 // objectsIn returns the objects of a file of several YAML documents.
