@@ -106,8 +106,14 @@ func (d *decision) survey() {
 
 // isRemoved tells that nothing of the rollout is left on a cluster and nothing
 // is to come: its delivery can go. A cluster that is selected again keeps its
-// delivery, so that its numbers go on and an old report proves nothing.
+// delivery, so that its numbers go on and an old report proves nothing. A
+// cluster that is detached while it cannot be reached does not hold the
+// deletion of the rollout either: OCM keeps it until its works are gone, which
+// may take until somebody removes their finalizers (law 26).
 func (d *decision) isRemoved(c *Cluster) bool {
+	if d.in.Deleting && c.Deleting && c.Unreachable != nil && c.Delivery != nil {
+		return true
+	}
 	if c.Delivery == nil || c.Delivery.Spec.Removal == "" || c.Delivery.Status.State != v1alpha1.StateRemoved {
 		return false
 	}

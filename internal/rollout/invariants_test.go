@@ -151,7 +151,8 @@ func (l *lawful) checkWrites(s Snapshot, p Plan) {
 	}
 	for _, x := range p.Forget {
 		touch(x, "forget")
-		if c := find(s, x); c.Exists && c.Delivery.Status.State != v1alpha1.StateRemoved {
+		c := find(s, x)
+		if detached := s.Deleting && c.Deleting && c.Unreachable != nil; c.Exists && !detached && c.Delivery.Status.State != v1alpha1.StateRemoved {
 			l.fatalf(s, p, "%s is forgotten before it is removed", x)
 		}
 	}

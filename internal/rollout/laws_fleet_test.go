@@ -236,10 +236,10 @@ func TestLaw26DeletingStopsRemovesAndForgets(t *testing.T) {
 	if o := f.last.Outcome; o.Cause.Reason != v1alpha1.ReasonDeleting || !strings.Contains(o.Cause.Message, "production-2") || !strings.Contains(o.Cause.Message, "kubectl delete managedcluster") {
 		t.Errorf("the blocker is not named (case O1): %+v", o)
 	}
-	lost.exists, f.dirty = false, true
+	lost.deleting, f.dirty = true, true
 	f.runFor(time.Second)
 	if lost.delivery != nil {
-		t.Error("the ManagedCluster is gone and its delivery is not")
+		t.Error("the cluster is detached while it is unreachable, and still holds the deletion (case O1)")
 	}
 }
 
