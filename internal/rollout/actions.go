@@ -46,7 +46,7 @@ func (d *decision) obeyActions() {
 		switch {
 		case a.Accepted:
 		case slices.Contains(d.handled, a.UID):
-			d.rule(a, took("the order took effect"))
+			d.rule(a, took("the order was carried out before the manager restarted; what it changed is in status.run and status.rollbacks"))
 		case len(d.handled) >= maxHandled:
 			d.wake(d.now.Add(time.Second))
 			return

@@ -139,17 +139,17 @@ func (l *lawful) checkBudget(s Snapshot, p Plan) {
 			l.fatalf(s, p, "%d of %d clusters failed and the run goes on (law 8)", failed, base)
 		}
 	}
-	if s.Run != nil && s.Run.Phase == v1alpha1.RunHalted && p.Run.Number == s.Run.Number && p.Run.Phase != v1alpha1.RunHalted && p.Run.Phase != v1alpha1.RunSuperseded {
+	if s.Run != nil && s.Run.Phase == v1alpha1.RunHalted && p.Run.Number == s.Run.Number && p.Run.Phase != v1alpha1.RunHalted && p.Run.Phase != v1alpha1.RunSuperseded && !accepted(s, p, v1alpha1.VerbAbort, v1alpha1.VerbRollback) {
 		l.fatalf(s, p, "halted is latched (law 8)")
 	}
 	for _, v := range p.Verdicts {
 		for _, r := range s.Revisions {
-			if r.Name == v.Revision && r.Verdict == v1alpha1.VerdictSucceeded && v.Verdict != v1alpha1.VerdictSucceeded {
+			if r.Name == v.Revision && r.Verdict == v1alpha1.VerdictSucceeded && v.Verdict != v1alpha1.VerdictSucceeded && !settled(s, p) {
 				l.fatalf(s, p, "Succeeded is taken away from %s (law 10)", r.Version)
 			}
 		}
 	}
-	if s.Paused && s.Run != nil && p.Run.Number == s.Run.Number && p.Run.Phase == v1alpha1.RunSucceeded && s.Run.Phase != v1alpha1.RunSucceeded {
+	if isPaused(s, p) && s.Run != nil && p.Run.Number == s.Run.Number && p.Run.Phase == v1alpha1.RunSucceeded && s.Run.Phase != v1alpha1.RunSucceeded {
 		l.fatalf(s, p, "a paused run succeeded")
 	}
 }
@@ -171,7 +171,7 @@ func (l *lawful) checkCursor(s Snapshot, p Plan) {
 	if position(s.Run) < 0 || position(s.Run) > len(s.Run.FrozenGroups) || at == before {
 		return
 	}
-	if s.Paused || !s.Membership.Complete {
+	if isPaused(s, p) || !s.Membership.Complete {
 		l.fatalf(s, p, "a step is left while paused or with incomplete decisions")
 	}
 	l.checkLeft(s, p)
@@ -184,6 +184,10 @@ func (l *lawful) checkLeft(s Snapshot, p Plan) {
 		if g.Name == s.Run.Group {
 			soak = time.Duration(g.StepsOrDefault()[s.Run.Step-1].SoakSeconds) * time.Second
 		}
+	}
+	promoted := s.Run.Promotion != nil || accepted(s, p, v1alpha1.VerbPromote)
+	if promoted {
+		soak = 0
 	}
 	members, evidence := 0, 0
 	for i := range s.Clusters {
@@ -204,11 +208,11 @@ func (l *lawful) checkLeft(s Snapshot, p Plan) {
 		if !isProven(c) || l.f.now.Sub(st.HealthySince.Time) < soak {
 			l.fatalf(s, p, "group %q step %d was left though %s is not proven for its soak of %s (law 6)", s.Run.Group, s.Run.Step, c.Name, soak)
 		}
-		if end := s.Run.SoakStartedAt; end != nil && c.LastSeenAt.Before(end.Add(soak-c.LeaseInterval)) {
+		if end := s.Run.SoakStartedAt; !promoted && end != nil && c.LastSeenAt.Before(end.Add(soak-c.LeaseInterval)) {
 			l.fatalf(s, p, "group %q step %d was left though %s was not seen alive near its end (law 6)", s.Run.Group, s.Run.Step, c.Name)
 		}
 	}
-	if members > 0 && evidence == 0 {
+	if members > 0 && evidence == 0 && !promoted {
 		l.fatalf(s, p, "group %q step %d was left without any evidence (law 6)", s.Run.Group, s.Run.Step)
 	}
 }

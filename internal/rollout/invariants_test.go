@@ -39,6 +39,7 @@ func (l *lawful) check(s Snapshot, p Plan) {
 	l.checkCursor(s, p)
 	l.checkBounds(s, p)
 	l.checkActions(s, p)
+	l.checkStart(s, p)
 	if l.plans%4 == 0 {
 		l.checkFixpoint(s, p)
 	}
@@ -54,6 +55,8 @@ func (l *lawful) checkPure(s Snapshot, p Plan) {
 	shuffled := s
 	shuffled.Clusters = slices.Clone(s.Clusters)
 	l.random.Shuffle(len(shuffled.Clusters), reflect.Swapper(shuffled.Clusters))
+	shuffled.Actions = slices.Clone(s.Actions)
+	l.random.Shuffle(len(shuffled.Actions), reflect.Swapper(shuffled.Actions))
 	shuffled.Revisions = slices.Clone(s.Revisions)
 	l.random.Shuffle(len(shuffled.Revisions), reflect.Swapper(shuffled.Revisions))
 	again := Next(shuffled, l.f.now)
@@ -142,7 +145,7 @@ func (l *lawful) checkWrites(s Snapshot, p Plan) {
 			c.Delivery.Spec.AbsentSince == nil || l.f.now.Sub(c.Delivery.Spec.AbsentSince.Time) < time.Minute) {
 			l.fatalf(s, p, "removal from %s without a stable, confirmed absence (law 4)", r.Cluster)
 		}
-		if !s.Deleting && l.f.selectsNothing && l.f.generation == 1 {
+		if !s.Deleting && l.f.selectsNothing && l.f.generation == 1 && p.RemovalConfirmation == nil {
 			l.fatalf(s, p, "removal from %s though the placement went to none by itself (law 4)", r.Cluster)
 		}
 	}
@@ -160,7 +163,7 @@ func (l *lawful) checkWrites(s Snapshot, p Plan) {
 
 func (l *lawful) checkForward(s Snapshot, p Plan, w Write, c *Cluster) {
 	switch {
-	case s.Paused || (p.Run != nil && p.Run.PauseOrder != nil):
+	case isPaused(s, p):
 		l.fatalf(s, p, "forward write to %s while paused (law 18)", w.Cluster)
 	case !s.Membership.Complete:
 		l.fatalf(s, p, "forward write to %s with incomplete decisions (law 4)", w.Cluster)
@@ -169,13 +172,14 @@ func (l *lawful) checkForward(s Snapshot, p Plan, w Write, c *Cluster) {
 	case !c.Selected:
 		l.fatalf(s, p, "forward write to %s, which is not selected", w.Cluster)
 	}
-	for _, r := range s.Revisions {
-		if r.Digest == w.Spec.Revision.Digest && r.Verdict == v1alpha1.VerdictFailed {
-			l.fatalf(s, p, "forward write of %s, which is known to be bad, to %s (law 13)", r.Version, w.Cluster)
-		}
-	}
+	l.checkGates(s, p, w, c)
 	if !isRunWrite(p, w) {
-		if p.Stable == nil || w.Spec.Revision.Digest != p.Stable.Digest {
+		for _, r := range s.Revisions {
+			if r.Digest == w.Spec.Revision.Digest && r.Verdict == v1alpha1.VerdictFailed {
+				l.fatalf(s, p, "forward write of %s, which is known to be bad, to %s (law 13)", r.Version, w.Cluster)
+			}
+		}
+		if to := fallback(p); to == nil || w.Spec.Revision.Digest != to.Digest {
 			l.fatalf(s, p, "forward write of %s to %s, neither the run's nor stable (law 12)", w.Spec.Revision.Version, w.Cluster)
 		}
 		return
@@ -216,7 +220,7 @@ func (l *lawful) checkRollbacks(s Snapshot, p Plan) {
 		if r.FinishedAt == nil {
 			open++
 		}
-		if len(s.Rollbacks) < len(p.Rollbacks) && r.ID == p.Rollbacks[len(p.Rollbacks)-1].ID && r.To != *p.Stable {
+		if len(s.Rollbacks) < len(p.Rollbacks) && r.ID == p.Rollbacks[len(p.Rollbacks)-1].ID && r.To != *fallback(p) {
 			l.fatalf(s, p, "rollback %d goes to %s, stable is %s", r.ID, r.To.Version, p.Stable.Version)
 		}
 		if s.Rollback.MaxConcurrent != nil && s.Rollback.MaxConcurrent.IntVal > 0 && r.ID != 0 && inFlight[r.ID] > int(s.Rollback.MaxConcurrent.IntVal) {
@@ -226,8 +230,8 @@ func (l *lawful) checkRollbacks(s Snapshot, p Plan) {
 	if len(p.Rollbacks) > v1alpha1.MaxRollbackRecords {
 		l.fatalf(s, p, "%d rollback records", len(p.Rollbacks))
 	}
-	if p.Stable != nil && s.Stable != nil && *p.Stable != *s.Stable && (p.Run == nil || p.Run.Phase != v1alpha1.RunSucceeded) {
-		l.fatalf(s, p, "stable changed without a run that succeeded")
+	if p.Stable != nil && s.Stable != nil && *p.Stable != *s.Stable && (p.Run == nil || p.Run.Phase != v1alpha1.RunSucceeded || p.Run.Phase == s.Run.Phase) && !settled(s, p) {
+		l.fatalf(s, p, "stable changed without a run that succeeded (law 10)")
 	}
 }
 

@@ -44,7 +44,9 @@ func TestSimulationObeysTheLaws(t *testing.T) {
 	plans := 0
 	for seed := range uint64(*simRounds) {
 		h := playHistory(t, *simFirst+seed)
-		outcomes[h.f.run.Phase]++
+		if h.f.run != nil {
+			outcomes[h.f.run.Phase]++
+		}
 		plans += h.laws.plans
 	}
 	t.Logf("%d histories, %d plans, last runs: %v", *simRounds, plans, outcomes)
@@ -130,6 +132,7 @@ func (h *history) randomStrategy() v1alpha1.Strategy {
 	if h.random.IntN(2) == 0 {
 		s.FailureBudget = &v1alpha1.FailureBudget{Clusters: intstr.FromInt32(int32(h.random.IntN(4)))}
 	}
+	h.addGates(&s)
 	return s
 }
 
@@ -166,7 +169,7 @@ func (h *history) disturb() {
 		return
 	}
 	f.dirty = true
-	switch r.IntN(24) {
+	switch r.IntN(30) {
 	case 0, 1:
 		h.pushRandom()
 	case 2:
@@ -229,6 +232,14 @@ func (h *history) disturb() {
 			f.generation = 1
 		}
 		f.logf("placement: selects nothing %v", f.selectsNothing)
+	case 24, 25, 26, 27, 28:
+		h.orderRandom()
+	case 29:
+		h.withCluster(func(c *fakeCluster) {
+			version, reason := pick(r, f.revisions...).Version, pick(r, v1alpha1.ReasonHeldByOther, v1alpha1.ReasonTooLarge, v1alpha1.ReasonForeignObject)
+			c.refuses = map[string]string{version: reason}
+			f.logf("cluster:  %s refuses %s, %s", c.name, version, reason)
+		})
 	}
 }
 
@@ -284,13 +295,14 @@ func (h *history) pushRandom() {
 func (h *history) comeToRest() {
 	f := h.f
 	f.paused, f.incomplete, f.selectsNothing, f.generation, f.crashAfter, f.dirty = false, false, false, 1, -1, true
+	f.strategy.Windows, f.strategy.Freezes = nil, nil
 	for _, c := range f.clusters {
 		if c.override == v1alpha1.HealthSuspended {
 			c.override = ""
 		}
 		if h.random.IntN(4) != 0 {
 			c.comeUp()
-			c.heldByOther, c.addon = false, true
+			c.heldByOther, c.addon, c.refuses = false, true, nil
 			c.set(true, true)
 		}
 	}
@@ -299,6 +311,7 @@ func (h *history) comeToRest() {
 	for end := f.now.Add(6 * time.Hour); f.now.Before(end) && f.now.Sub(quiet) < 15*time.Minute; {
 		f.now = f.now.Add(5 * time.Second)
 		f.actClusters()
+		h.help()
 		if f.dirty || f.last.RecheckAfter > 0 {
 			quiet = f.now
 		}
@@ -310,6 +323,10 @@ func (h *history) comeToRest() {
 func (h *history) mustHaveEnded() {
 	f := h.f
 	f.logf("end: %s", mustJSON(f.last.Outcome))
+	h.ordersMustBeAnswered()
+	if f.run == nil && f.last.Outcome.Cause.Reason == v1alpha1.ReasonUnmatched {
+		return
+	}
 	if f.run == nil {
 		f.t.Fatalf("no run ever started\n%s", f.tail())
 	}
@@ -333,13 +350,20 @@ func (h *history) mustHaveEnded() {
 // have, or somebody says why not.
 func (h *history) mustHaveConverged(c *fakeCluster) {
 	f := h.f
-	if !f.isSelected(c) || c.deleting || c.heldByOther || c.unreachable() != nil || f.stable == nil || f.run.Phase == v1alpha1.RunHalted || f.run.Phase == v1alpha1.RunProgressing {
+	if !f.isSelected(c) || c.deleting || c.heldByOther || c.refuses != nil || c.unreachable() != nil || h.isUnmatched(c) || f.stable == nil || f.run.Phase == v1alpha1.RunHalted || f.run.Phase == v1alpha1.RunProgressing {
 		return
 	}
 	manual := f.policy.ModeOrDefault() == v1alpha1.RollbackManual && f.run.Phase == v1alpha1.RunFailed
-	if c.delivery == nil || (c.delivery.Spec.Revision.Digest != f.stable.Digest && !manual) {
-		f.t.Fatalf("cluster %s does not have the stable revision %s: %s\n%s", c.name, f.stable.Version, mustJSON(c.delivery), f.tail())
+	to := fallback(f.last)
+	if c.delivery == nil || (c.delivery.Spec.Revision.Digest != to.Digest && !manual) {
+		f.t.Fatalf("cluster %s does not have the stable revision %s: %s\n%s", c.name, to.Version, mustJSON(c.delivery), f.tail())
 	}
+}
+
+// isUnmatched tells that a cluster is named as left out by strategy.unmatched.
+func (h *history) isUnmatched(c *fakeCluster) bool {
+	cause := h.f.judgement(c.name).Cause
+	return cause != nil && cause.Reason == v1alpha1.ReasonUnmatched
 }
 
 // mustBeDeletable: a deleted rollout leaves nothing but what is on unreachable

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 	"open-cluster-management.io/fleet-rollout/internal/rollout"
@@ -328,6 +329,11 @@ func TestSameFacts(t *testing.T) {
 		{"a rollback", func(s *v1alpha1.FleetRolloutStatus) { s.Rollbacks[0].Result = v1alpha1.RollbackComplete }, false},
 		{"the stable revision", func(s *v1alpha1.FleetRolloutStatus) { s.StableRevision = &v1alpha1.RevisionReference{Name: "x"} }, false},
 		{"the generation", func(s *v1alpha1.FleetRolloutStatus) { s.ObservedGeneration++ }, false},
+		{"an order that took effect", func(s *v1alpha1.FleetRolloutStatus) { s.HandledActions = []types.UID{"a"} }, false},
+		{"a confirmation of removals", func(s *v1alpha1.FleetRolloutStatus) { s.RemovalConfirmation = &v1alpha1.Order{} }, false},
+		{"an approval", func(s *v1alpha1.FleetRolloutStatus) { s.Run.Approvals = []v1alpha1.Approval{{Group: "all"}} }, false},
+		{"a pause", func(s *v1alpha1.FleetRolloutStatus) { s.Run.PauseOrder = &v1alpha1.Order{} }, false},
+		{"a promotion", func(s *v1alpha1.FleetRolloutStatus) { s.Run.Promotion = &v1alpha1.Order{} }, false},
 		{"a placement", func(s *v1alpha1.FleetRolloutStatus) { s.Placements[0].Generation++ }, false},
 	}
 	for _, tc := range cases {

@@ -40,15 +40,33 @@ const (
 // suffix, and a Placement that selects them all.
 func newFleet(ctx context.Context, prefix string, labels map[string]map[string]string) *fleet {
 	GinkgoHelper()
-	f := &fleet{player: play(k8s), namespace: prefix}
-	Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prefix}})).To(Succeed())
+	return newFleetOn(ctx, k8s, prefix, labels)
+}
+
+// newFleetOn is newFleet on another hub than the suite's.
+func newFleetOn(ctx context.Context, hub client.Client, prefix string, labels map[string]map[string]string) *fleet {
+	GinkgoHelper()
+	f := &fleet{player: play(hub), namespace: prefix}
+	f.fill(ctx, labels)
+	return f
+}
+
+// fill makes what newFleet promises.
+func (f *fleet) fill(ctx context.Context, labels map[string]map[string]string) {
+	GinkgoHelper()
+	Expect(f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}})).To(Succeed())
 	for _, suffix := range sortedKeys(labels) {
 		f.join(ctx, f.name(suffix), labels[suffix])
 		f.clusters = append(f.clusters, f.name(suffix))
 	}
-	Expect(k8s.Create(ctx, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: prefix, Name: placementName}})).To(Succeed())
-	f.decide(ctx, f.clusters...)
-	return f
+	f.place(ctx, placementName, f.clusters...)
+}
+
+// place creates a Placement in the fleet's namespace that selects the clusters.
+func (f *fleet) place(ctx context.Context, placementName string, clusters ...string) {
+	GinkgoHelper()
+	Expect(f.client.Create(ctx, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: placementName}})).To(Succeed())
+	f.decideFor(ctx, placementName, clusters...)
 }
 
 // name is the whole name of a cluster of the fleet.
@@ -58,15 +76,21 @@ func (f *fleet) name(suffix string) string { return f.namespace + "-" + suffix }
 // the count.
 func (f *fleet) decide(ctx context.Context, clusters ...string) {
 	GinkgoHelper()
+	f.decideFor(ctx, placementName, clusters...)
+}
+
+// decideFor is decide for any Placement of the fleet's namespace.
+func (f *fleet) decideFor(ctx context.Context, placementName string, clusters ...string) {
+	GinkgoHelper()
 	clusters = slices.Sorted(slices.Values(clusters))
 	var pages []string
 	for start := 0; start == 0 || start < len(clusters); start += 100 {
 		page := clusters[start:min(start+100, len(clusters))]
-		pages = append(pages, f.decidePage(ctx, len(pages)+1, page))
+		pages = append(pages, f.decidePage(ctx, placementName, len(pages)+1, page))
 	}
 	Eventually(func() error {
 		placement := &clusterv1beta1.Placement{}
-		if err := k8s.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: placementName}, placement); err != nil {
+		if err := f.client.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: placementName}, placement); err != nil {
 			return err
 		}
 		placement.Status.NumberOfSelectedClusters = int32(len(clusters))
@@ -78,11 +102,11 @@ func (f *fleet) decide(ctx context.Context, clusters ...string) {
 			satisfied.Status, satisfied.Reason = metav1.ConditionFalse, "NoManagedClusterMatched"
 		}
 		meta.SetStatusCondition(&placement.Status.Conditions, satisfied)
-		return k8s.Status().Update(ctx, placement)
+		return f.client.Status().Update(ctx, placement)
 	}).WithContext(ctx).Should(Succeed())
 }
 
-func (f *fleet) decidePage(ctx context.Context, number int, clusters []string) string {
+func (f *fleet) decidePage(ctx context.Context, placementName string, number int, clusters []string) string {
 	GinkgoHelper()
 	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{
 		Namespace: f.namespace,
@@ -92,16 +116,16 @@ func (f *fleet) decidePage(ctx context.Context, number int, clusters []string) s
 			clusterv1beta1.DecisionGroupIndexLabel: "0",
 		},
 	}}
-	Expect(client.IgnoreAlreadyExists(k8s.Create(ctx, decision))).To(Succeed())
+	Expect(client.IgnoreAlreadyExists(f.client.Create(ctx, decision))).To(Succeed())
 	Eventually(func() error {
-		if err := k8s.Get(ctx, client.ObjectKeyFromObject(decision), decision); err != nil {
+		if err := f.client.Get(ctx, client.ObjectKeyFromObject(decision), decision); err != nil {
 			return err
 		}
 		decision.Status.Decisions = []clusterv1beta1.ClusterDecision{}
 		for _, c := range clusters {
 			decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: c})
 		}
-		return k8s.Status().Update(ctx, decision)
+		return f.client.Status().Update(ctx, decision)
 	}).WithContext(ctx).Should(Succeed())
 	return decision.Name
 }
@@ -182,14 +206,14 @@ func (f *fleet) edit(ctx context.Context, change func(*v1alpha1.FleetRollout)) {
 	Eventually(func() error {
 		r := f.get(ctx)
 		change(r)
-		return k8s.Update(ctx, r)
+		return f.client.Update(ctx, r)
 	}).WithContext(ctx).Should(Succeed())
 }
 
 func (f *fleet) get(ctx context.Context) *v1alpha1.FleetRollout {
 	GinkgoHelper()
 	r := &v1alpha1.FleetRollout{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: rolloutName}, r)).To(Succeed())
+	Expect(f.client.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: rolloutName}, r)).To(Succeed())
 	return r
 }
 
@@ -198,7 +222,7 @@ func (f *fleet) delivery(ctx context.Context, suffix string) v1alpha1.RolloutDel
 	GinkgoHelper()
 	d := v1alpha1.RolloutDelivery{}
 	key := client.ObjectKey{Namespace: f.name(suffix), Name: v1alpha1.DeliveryName(f.namespace, rolloutName)}
-	Expect(client.IgnoreNotFound(k8s.Get(ctx, key, &d))).To(Succeed())
+	Expect(client.IgnoreNotFound(f.client.Get(ctx, key, &d))).To(Succeed())
 	return d
 }
 
@@ -207,7 +231,7 @@ func (f *fleet) work(ctx context.Context, suffix string) workv1.ManifestWork {
 	GinkgoHelper()
 	w := workv1.ManifestWork{}
 	key := client.ObjectKey{Namespace: f.name(suffix), Name: v1alpha1.WorkName(f.namespace, rolloutName, 0)}
-	Expect(client.IgnoreNotFound(k8s.Get(ctx, key, &w))).To(Succeed())
+	Expect(client.IgnoreNotFound(f.client.Get(ctx, key, &w))).To(Succeed())
 	return w
 }
 
@@ -225,7 +249,7 @@ func (f *fleet) versions(ctx context.Context, suffixes ...string) []string {
 func (f *fleet) verdict(ctx context.Context, version string) v1alpha1.Verdict {
 	GinkgoHelper()
 	var list v1alpha1.RolloutRevisionList
-	Expect(k8s.List(ctx, &list, client.InNamespace(f.namespace))).To(Succeed())
+	Expect(f.client.List(ctx, &list, client.InNamespace(f.namespace))).To(Succeed())
 	for _, r := range list.Items {
 		if r.Spec.Version == version {
 			return r.Status.Verdict

@@ -2,7 +2,9 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -33,9 +35,21 @@ const (
 // its Lease. What a cluster reports is up to the test.
 type player struct {
 	client client.Client
+	// leaseSeconds of the agents, who renew six times as often.
+	leaseSeconds int32
+	// crowd is the namespace of the one rollout that is played. If set, a tick
+	// plays only clusters where something of it has changed, so that hundreds can
+	// be played; nothing is renewed, so that leaseSeconds must be long.
+	crowd string
+	// seen is what was there of the crowd when a cluster was last played.
+	seen map[string]string
+	// stop ends the play; it may be called more than once.
+	stop func()
 
 	mu       sync.Mutex
 	clusters map[string]*playedCluster
+	// playing is held while the clusters are played.
+	playing sync.Mutex
 }
 
 // playedCluster is the behaviour of one cluster.
@@ -63,7 +77,7 @@ func healthOf(version string, health v1alpha1.Health) func(string) v1alpha1.Heal
 
 // play starts a player without clusters; it ends with the spec.
 func play(c client.Client) *player {
-	p := &player{client: c, clusters: map[string]*playedCluster{}}
+	p := &player{client: c, leaseSeconds: agentLeaseSeconds, clusters: map[string]*playedCluster{}, seen: map[string]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -80,15 +94,18 @@ func play(c client.Client) *player {
 			}
 		}
 	}()
-	DeferCleanup(func() {
+	p.stop = func() {
 		cancel()
 		<-done
-	})
+	}
+	DeferCleanup(p.stop)
 	return p
 }
 
-// set changes the behaviour of clusters while they are played.
+// set changes the behaviour of clusters. When it returns nobody behaves as before.
 func (p *player) set(change func(*playedCluster), names ...string) {
+	p.playing.Lock()
+	defer p.playing.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range names {
@@ -107,7 +124,7 @@ func (p *player) join(ctx context.Context, name string, labels map[string]string
 	Expect(p.client.Create(ctx, cluster)).To(Succeed())
 	p.setAvailable(ctx, name, metav1.ConditionTrue)
 	Expect(p.client.Create(ctx, &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: v1alpha1.AddonName}})).To(Succeed())
-	now, seconds := metav1.NowMicro(), int32(agentLeaseSeconds)
+	now, seconds := metav1.NowMicro(), p.leaseSeconds
 	Expect(client.IgnoreAlreadyExists(p.client.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: v1alpha1.AgentLeaseName},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &seconds},
@@ -132,21 +149,49 @@ func (p *player) setAvailable(ctx context.Context, name string, status metav1.Co
 }
 
 func (p *player) tick(ctx context.Context) {
+	p.playing.Lock()
+	defer p.playing.Unlock()
 	p.mu.Lock()
 	present := make([]playedCluster, 0, len(p.clusters))
 	for _, c := range p.clusters {
 		present = append(present, *c)
 	}
 	p.mu.Unlock()
+	var changed map[string]string
+	if p.crowd != "" {
+		changed = p.changes(ctx)
+	}
 	for _, c := range present {
-		if c.silent {
+		if _, isChanged := changed[c.name]; c.silent || (p.crowd != "" && !isChanged) {
 			continue
 		}
 		// A conflict or a restarting API server is tried again by the next tick.
 		if err := p.playCluster(ctx, c); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			fmt.Fprintf(GinkgoWriter, "player: cluster %s: %v\n", c.name, err)
+		} else if err == nil && p.crowd != "" {
+			p.seen[c.name] = changed[c.name]
 		}
 	}
+}
+
+// changes tells what is there of the crowd's rollout on the clusters where
+// something has changed since they were last played.
+func (p *player) changes(ctx context.Context) map[string]string {
+	var deliveries v1alpha1.RolloutDeliveryList
+	var works workv1.ManifestWorkList
+	of := client.MatchingLabels{v1alpha1.LabelRolloutNamespace: p.crowd}
+	if errors.Join(p.client.List(ctx, &deliveries, of), p.client.List(ctx, &works, of)) != nil {
+		return nil // The next tick tries again.
+	}
+	present := map[string]string{}
+	for _, d := range deliveries.Items {
+		present[d.Namespace] += " " + d.ResourceVersion
+	}
+	for _, w := range works.Items {
+		present[w.Namespace] += " " + w.ResourceVersion
+	}
+	maps.DeleteFunc(present, func(cluster, versions string) bool { return p.seen[cluster] == versions })
+	return present
 }
 
 func (p *player) playCluster(ctx context.Context, c playedCluster) error {
@@ -166,10 +211,10 @@ func (p *player) renew(ctx context.Context, name string) error {
 	if err := p.client.Get(ctx, client.ObjectKey{Namespace: name, Name: v1alpha1.AgentLeaseName}, lease); err != nil {
 		return err
 	}
-	if lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) < time.Second {
+	if lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) < time.Duration(p.leaseSeconds)*time.Second/6 {
 		return nil
 	}
-	now, seconds := metav1.NowMicro(), int32(agentLeaseSeconds)
+	now, seconds := metav1.NowMicro(), p.leaseSeconds
 	lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = &now, &seconds
 	return p.client.Update(ctx, lease)
 }
