@@ -93,8 +93,8 @@ func TestAManagerThatDiesBeforeItsAnswerAnswersAndDoesNotObeyAgain(t *testing.T)
 		}
 		return nil
 	}
-	if _, err := w.tryReconcile(); err == nil {
-		t.Fatal("no error")
+	if result, err := w.tryReconcile(); err != nil || result.RequeueAfter == 0 {
+		t.Fatalf("a refused answer is tried again after %s (%v)", result.RequeueAfter, err)
 	}
 	before := w.rollout().Status
 	if w.answer("stop") != "" || len(before.Rollbacks) != 1 {
@@ -121,8 +121,8 @@ func TestAnAnswerThatCannotBeWrittenHoldsUpNoCluster(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := w.tryReconcile(); err == nil {
-		t.Error("the error is lost")
+	if result, err := w.tryReconcile(); err != nil || result.RequeueAfter == 0 {
+		t.Errorf("a refused answer is tried again after %s (%v)", result.RequeueAfter, err)
 	}
 	for cluster, delivery := range w.deliveries() {
 		if delivery.Spec.Revision.Version != "1.0.0" {
