@@ -674,6 +674,10 @@ func TestLaw10ARollbackOfAPersonSurvivesANewerRunThatFails(t *testing.T) {
 	a := f.obeyNow(v1alpha1.VerbRollback)
 	f.runFor(10 * time.Second)
 	f.push("1.2.0", failsOn("all-1"))
+	f.tick(0)
+	if a.complete != nil || f.stable.Digest == r1.Digest || f.goalVersion() != "1.0.0" {
+		t.Errorf("a newer run decides the rollback: %s, stable %s", mustJSON(f.rollbacks), f.stable.Version)
+	}
 	f.runUntilPhase(v1alpha1.RunFailed)
 	f.runFor(2 * time.Minute)
 	wantDone(t, a, true, v1alpha1.ReasonDone)
@@ -681,3 +685,5 @@ func TestLaw10ARollbackOfAPersonSurvivesANewerRunThatFails(t *testing.T) {
 		t.Errorf("stable %s, on 1.0.0: %v, %s", f.stable.Version, f.holding(r1), mustJSON(f.rollbacks))
 	}
 }
+
+func (f *fleet) goalVersion() string { return fallback(f.last).Version }
