@@ -96,6 +96,9 @@ func (f *fleet) tellActions(plan Plan) bool {
 			a.decided, a.Accepted, a.outcome = true, o.Accepted, o.Cause
 		}
 		a.complete, f.dirty = o.Complete, true
+		if o.Complete != nil {
+			f.logf("order:    %s %s complete %v, %s: %s", a.Spec.Verb, a.Name, o.Complete.Done, o.Complete.Cause.Reason, o.Complete.Cause.Message)
+		}
 	}
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
@@ -64,7 +65,7 @@ func corrupt(s *Snapshot, r *rand.Rand) {
 		d = &Delivery{}
 		c.Delivery = d
 	}
-	switch r.IntN(22) {
+	switch r.IntN(26) {
 	case 0:
 		s.Run = nil
 	case 1:
@@ -95,11 +96,31 @@ func corrupt(s *Snapshot, r *rand.Rand) {
 		s.Rollbacks = append([]v1alpha1.RollbackRecord{{ID: int64(r.IntN(3))}}, s.Rollbacks...)
 	case 14:
 		s.Membership.LastPlacements = append([]v1alpha1.ResolvedPlacement{{Name: word, SelectedClusters: 3}}, s.Membership.LastPlacements...)
+	case 15:
+		s.Strategy.Windows = []v1alpha1.MaintenanceWindow{{TimeZone: word, Start: word, DurationSeconds: int32(r.IntN(3) - 1)}}
+		s.Strategy.Freezes = []v1alpha1.Freeze{{From: metav1.NewTime(fleetEpoch.Add(time.Hour)), To: metav1.NewTime(fleetEpoch)}, {}}
+	case 16:
+		s.Strategy.Unmatched = v1alpha1.UnmatchedBlock
+	case 17:
+		s.HandledActions = []types.UID{types.UID(word), "uid-1"}
+		s.RemovalConfirmation = &v1alpha1.Order{Action: word}
+	}
+	number := int64(r.IntN(4))
+	for range r.IntN(5) {
+		verb := pick(r, v1alpha1.VerbApprove, v1alpha1.VerbReject, v1alpha1.VerbPause, v1alpha1.VerbResume, v1alpha1.VerbPromote, v1alpha1.VerbAbort, v1alpha1.VerbRollback, v1alpha1.VerbRetry, v1alpha1.VerbConfirmRemoval, v1alpha1.Verb(word))
+		a := Action{Name: word, UID: types.UID(pick(r, "uid-1", "uid-2", "uid-3")), Accepted: r.IntN(4) == 0, Spec: v1alpha1.RolloutActionSpec{Verb: verb, Group: word, Step: int32(r.IntN(5) - 1), ToRevision: pick(r, nil, &number)}}
+		if s.Run != nil {
+			a.Spec.Revision, a.Spec.Attempt = s.Run.Revision.Digest, s.Run.Attempt
+		}
+		s.Actions = append(s.Actions, a)
 	}
 	if s.Run == nil {
 		return
 	}
-	switch r.IntN(12) {
+	switch r.IntN(13) {
+	case 9:
+		s.Run.Approvals = []v1alpha1.Approval{{Group: word, Step: -1}}
+		s.Run.Promotion, s.Run.PauseOrder = &v1alpha1.Order{}, pick(r, nil, &v1alpha1.Order{})
 	case 0:
 		s.Run.Group = word
 	case 1:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
@@ -29,6 +30,10 @@ func TestTraceOfWholeRollouts(t *testing.T) {
 		"first-run-fails":             firstRunFails,
 		"reverted-to-stable":          revertedToStable,
 		"unreachable-before-its-turn": unreachableBeforeItsTurn,
+		"approval":                    approvalAndPromote,
+		"window":                      windowAndFreeze,
+		"abort-then-retry":            abortThenRetry,
+		"rolled-back-by-a-person":     rolledBackByAPerson,
 	}
 	for name, play := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -149,6 +154,65 @@ func unreachableBeforeItsTurn(f *fleet) {
 	f.logf("ready:    %v, %s: %s", f.last.Outcome.Ready, f.last.Outcome.Cause.Reason, f.last.Outcome.Cause.Message)
 	f.cluster("production-3").comeUp()
 	f.runFor(time.Minute)
+}
+
+// approvalAndPromote: production needs an approval; somebody rejects it first,
+// and approves it later. The soak of its first step is cut short.
+func approvalAndPromote(f *fleet) {
+	f.strategy.Groups[1].Steps[0].Approval = v1alpha1.ApprovalRequired
+	f.push("1.1.0", healthyAfter(4*time.Second))
+	f.runUntil("an approval is asked for", func() bool { return f.waitsFor(v1alpha1.ReasonWaitingForApproval) })
+	f.runFor(10 * time.Minute)
+	f.obeyNow(v1alpha1.VerbReject, stepOf("production", 1), saying("the change board meets at ten"))
+	f.runFor(10 * time.Minute)
+	f.obeyNow(v1alpha1.VerbApprove, stepOf("production", 1))
+	f.runUntil("soaking", func() bool { return f.waitsFor(v1alpha1.ReasonSoaking) })
+	f.obeyNow(v1alpha1.VerbPromote, stepOf("production", 1))
+	f.runUntilPhase(v1alpha1.RunSucceeded)
+	f.runFor(time.Second)
+}
+
+// windowAndFreeze: production may change from 10:00 to 10:01 in Lisbon, and a
+// freeze holds the canary until shortly before.
+func windowAndFreeze(f *fleet) {
+	w := hours("Europe/Lisbon", "10:00", time.Minute)
+	w.ClusterSelector.MatchLabels = map[string]string{"group": "production"}
+	f.strategy.Windows = []v1alpha1.MaintenanceWindow{w}
+	f.strategy.Freezes = []v1alpha1.Freeze{{From: metav1.NewTime(f.now.Add(-time.Hour)), To: metav1.NewTime(fleetEpoch.Add(30 * time.Minute))}}
+	f.push("1.1.0", healthyAfter(4*time.Second))
+	f.sleepUntil(fleetEpoch.Add(50 * time.Minute))
+	f.runUntil("the window is shut again", func() bool { return f.now.After(fleetEpoch.Add(61*time.Minute + 10*time.Second)) })
+	f.sleepUntil(fleetEpoch.Add(25*time.Hour - time.Second))
+	f.runUntilPhase(v1alpha1.RunSucceeded)
+	f.runFor(time.Second)
+}
+
+func abortThenRetry(f *fleet) {
+	f.push("1.1.0", healthyAfter(4*time.Second))
+	f.runUntil("production is walked", func() bool { return f.run.Group == "production" })
+	f.runFor(3 * time.Second)
+	f.obeyNow(v1alpha1.VerbAbort, saying("the error rate climbs"))
+	f.obeyNow(v1alpha1.VerbRetry)
+	f.runFor(time.Minute)
+	f.obeyNow(v1alpha1.VerbRetry, saying("it was the network"))
+	f.runUntilPhase(v1alpha1.RunSucceeded)
+	f.runFor(time.Second)
+}
+
+func rolledBackByAPerson(f *fleet) {
+	f.push("1.1.0", healthyAfter(4*time.Second))
+	f.runUntilPhase(v1alpha1.RunSucceeded)
+	f.runFor(time.Hour)
+	f.obeyNow(v1alpha1.VerbRollback, saying("customers see old prices"))
+	f.runUntil("rolled back", func() bool { return f.rollbacks[0].FinishedAt != nil })
+	f.runFor(time.Second)
+	f.logf("ready:    %v, %s: %s", f.last.Outcome.Ready, f.last.Outcome.Cause.Reason, f.last.Outcome.Cause.Message)
+	f.setTemplate(f.revision(f.stable.Digest))
+	f.runFor(time.Second)
+}
+
+func saying(words string) func(*v1alpha1.RolloutActionSpec) {
+	return func(s *v1alpha1.RolloutActionSpec) { s.Reason = words }
 }
 
 func (f *fleet) setPaused(paused bool) {

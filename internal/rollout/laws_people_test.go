@@ -664,3 +664,26 @@ func TestLaw8TheCauseOfASpentBudgetNamesEachClusterWithItsReasonInWords(t *testi
 		t.Errorf("cut to %d bytes: %s", len(got), fmt.Sprintf("%.20s", got))
 	}
 }
+
+func TestLaw10ARollbackOfAPersonSurvivesANewerRunThatFails(t *testing.T) {
+	f := newFleet(t, groupNamed("all"))
+	f.add("all", 3)
+	r1 := f.deploy("1.0.0")
+	f.deploy("1.1.0")
+	f.cluster("all-3").applyDelay = 30 * time.Second
+	a := f.obeyNow(v1alpha1.VerbRollback)
+	f.runFor(10 * time.Second)
+	f.push("1.2.0", failsOn("all-1"))
+	f.tick(0)
+	if a.complete != nil || f.stable.Digest == r1.Digest || f.goalVersion() != "1.0.0" {
+		t.Errorf("a newer run decides the rollback: %s, stable %s", mustJSON(f.rollbacks), f.stable.Version)
+	}
+	f.runUntilPhase(v1alpha1.RunFailed)
+	f.runFor(2 * time.Minute)
+	wantDone(t, a, true, v1alpha1.ReasonDone)
+	if f.stable.Digest != r1.Digest || len(f.holding(r1)) != 3 {
+		t.Errorf("stable %s, on 1.0.0: %v, %s", f.stable.Version, f.holding(r1), mustJSON(f.rollbacks))
+	}
+}
+
+func (f *fleet) goalVersion() string { return fallback(f.last).Version }

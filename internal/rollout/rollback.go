@@ -250,8 +250,9 @@ func (d *decision) cannotGoBack(m *member, problem *v1alpha1.Cause) *v1alpha1.Ca
 // that a cluster that comes and goes does not make it flap.
 func (d *decision) report(r *v1alpha1.RollbackRecord, changing, stuck int) {
 	switch {
+	case changing+stuck == 0 && d.isUndecided(r):
 	case changing+stuck == 0:
-		if r.Restored < r.Clusters && d.run != nil && d.run.Number > r.Run {
+		if r.Trigger != v1alpha1.TriggerRequested && r.Restored < r.Clusters && d.run != nil && d.run.Number > r.Run {
 			d.supersedeRollback(r)
 			return
 		}
@@ -263,6 +264,22 @@ func (d *decision) report(r *v1alpha1.RollbackRecord, changing, stuck int) {
 		r.Result = v1alpha1.RollbackIncomplete
 		d.warn(EventRollbackIncomplete, fmt.Sprintf("rollback %d is incomplete: %s did not prove %s in time or cannot be reached; they are named in status.problems", r.ID, clusters(stuck), r.To.Version))
 	}
+}
+
+// isUndecided tells that a rollback which a person ordered has nothing left to
+// do and is not complete: a newer run has taken clusters from it and still goes
+// on, or a newer rollback brings them back to the same target. Until that ends,
+// the fleet still falls back to what the person named.
+func (d *decision) isUndecided(r *v1alpha1.RollbackRecord) bool {
+	if r.Trigger != v1alpha1.TriggerRequested {
+		return false
+	}
+	if d.going() && d.run.Number > r.Run && r.Restored < r.Clusters {
+		return true
+	}
+	return slices.ContainsFunc(d.rollbacks, func(newer v1alpha1.RollbackRecord) bool {
+		return newer.ID > r.ID && newer.FinishedAt == nil && newer.To.Digest == r.To.Digest
+	})
 }
 
 // lateness says why a cluster that was written back is not waited for; nil

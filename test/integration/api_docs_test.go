@@ -19,6 +19,16 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 // YAML blocks of a Markdown file.
 func rolloutsIn(file string) []*unstructured.Unstructured {
 	GinkgoHelper()
+	var rollouts []*unstructured.Unstructured
+	for _, document := range documentsOf(file, "FleetRollout") {
+		rollouts = append(rollouts, rolloutFrom(document))
+	}
+	return rollouts
+}
+
+// documentsOf returns the YAML documents of a kind in such a file.
+func documentsOf(file, kind string) []string {
+	GinkgoHelper()
 	text, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
 	documents := strings.Split(string(text), "\n---\n")
@@ -28,13 +38,9 @@ func rolloutsIn(file string) []*unstructured.Unstructured {
 			documents = append(documents, block[1])
 		}
 	}
-	var rollouts []*unstructured.Unstructured
-	for _, document := range documents {
-		if strings.Contains(document, "kind: FleetRollout\n") {
-			rollouts = append(rollouts, rolloutFrom(document))
-		}
-	}
-	return rollouts
+	return slices.DeleteFunc(documents, func(document string) bool {
+		return !strings.Contains(document, "kind: "+kind+"\n")
+	})
 }
 
 var _ = Describe("What people copy from us", func() {
@@ -56,4 +62,17 @@ var _ = Describe("What people copy from us", func() {
 		Entry("the README", "README.md"),
 		Entry("the examples", "examples/*/*.yaml"),
 	)
+
+	It("is an order that its actor may give", func(ctx SpecContext) {
+		documents := documentsOf(filepath.Join("..", "..", "docs", "api.md"), "RolloutAction")
+		Expect(documents).NotTo(BeEmpty())
+		namespace := newNamespace(ctx)
+		for _, document := range documents {
+			action := objectFrom(document)
+			action.SetNamespace(namespace)
+			actor, _, err := unstructured.NestedString(action.Object, "spec", "actor")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(clientOf(actor, "system:masters").Create(ctx, action, client.DryRunAll)).To(Succeed())
+		}
+	})
 })
