@@ -76,8 +76,12 @@ test-unit: lab-build ## Run the tests of the packages, seeded simulation among t
 	$(GO) test -timeout 20m $(shell $(GO) list ./... | grep -v -e /test/integration -e /test/e2e)
 
 .PHONY: test-integration
-test-integration: lab-build ## Run the suite on a real API server; it plays the agents.
-	$(GO) test -count=1 -timeout 20m ./test/integration/...
+test-integration: lab-build ## Run the suites on a real API server; they play the agents.
+	$(GO) test -count=1 -timeout 30m ./test/integration/... -ginkgo.label-filter='!slow'
+
+.PHONY: test-crash
+test-crash: lab-build ## Kill the manager at each of its writes, freeze and thaw leaders: some minutes, not part of "make test".
+	$(GO) test -count=1 -timeout 40m ./test/integration -ginkgo.label-filter=slow -ginkgo.v
 
 .PHONY: test-e2e
 test-e2e: lab-build ## Run the suite on real Kubernetes and real OCM.

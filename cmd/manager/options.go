@@ -187,6 +187,10 @@ func (o *Options) newManager(config *rest.Config) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.LeaderElection.Enabled {
+		fence := &leaseFence{name: o.LeaderElection.ID, maxAge: o.LeaderElection.RenewDeadline, clock: clock.RealClock{}}
+		fence.guard(config)
+	}
 	mgr, err := ctrl.NewManager(config, o.managerOptions(scheme))
 	if err != nil {
 		return nil, err

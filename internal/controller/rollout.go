@@ -95,11 +95,15 @@ func (r *RolloutReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	if err := r.recordFailures(ctx, d.assigned); err != nil {
 		return quietly(err)
 	}
-	if err := r.recordVerdicts(ctx, d.observation.Revisions, d.plan.Verdicts); err != nil {
+	ended, begun := d.verdicts()
+	if err := r.recordVerdicts(ctx, d.observation.Revisions, ended); err != nil {
 		return quietly(err)
 	}
 	later, err := r.persist(ctx, fro, d)
 	if err != nil {
+		return quietly(err)
+	}
+	if err := r.recordVerdicts(ctx, d.observation.Revisions, begun); err != nil {
 		return quietly(err)
 	}
 	wake.in(later)
@@ -139,6 +143,20 @@ func (d decided) isWaitingForReads() bool {
 // FleetRollout, whose lock protects only its own status.
 func (d decided) writesBesideStatus() bool {
 	return len(d.assigned)+len(d.plan.Verdicts)+len(d.plan.Forget) > 0
+}
+
+// verdicts are the changes that must be written before the facts, because a run
+// that takes the place of the last one hides them, and those of a run that goes
+// on, which come after the facts: an attempt counts once it is persisted.
+func (d decided) verdicts() (ended, begun []rollout.VerdictChange) {
+	for _, change := range d.plan.Verdicts {
+		if run := d.plan.Run; run != nil && run.EndedAt == nil && run.Revision.Name == change.Revision {
+			begun = append(begun, change)
+		} else {
+			ended = append(ended, change)
+		}
+	}
+	return ended, begun
 }
 
 // decide observes and plans.

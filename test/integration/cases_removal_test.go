@@ -112,7 +112,7 @@ var _ = Describe("Telling the truth", func() {
 			g.Expect(r.Status.Clusters.Updated).To(BeZero())
 		}).WithContext(ctx).Should(Succeed())
 
-		none := newFleet(ctx, "empty", nil)
+		none := newFleet(ctx, "nobody", nil)
 		Expect(k8s.Create(ctx, none.rollout(group("all")))).To(Succeed())
 		Eventually(func(g Gomega) {
 			r := none.get(ctx)

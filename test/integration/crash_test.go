@@ -15,7 +15,7 @@ import (
 // of a manager.
 const killsApart = 17
 
-var _ = Describe("A manager that is killed", Ordered, func() {
+var _ = Describe("A manager that is killed", Ordered, Label("slow"), func() {
 	var (
 		hub       *ownHub
 		want      outcome

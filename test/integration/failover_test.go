@@ -16,7 +16,7 @@ import (
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
-var _ = Describe("A leader that is frozen past its lease", Ordered, func() {
+var _ = Describe("A leader that is frozen past its lease", Ordered, Label("slow"), func() {
 	var hub *ownHub
 	BeforeAll(func(ctx SpecContext) { hub = newOwnHub(ctx) }, NodeTimeout(10*time.Minute))
 

@@ -195,7 +195,8 @@ func (p *player) changes(ctx context.Context) map[string]string {
 }
 
 func (p *player) playCluster(ctx context.Context, c playedCluster) error {
-	if err := p.renew(ctx, c.name); err != nil {
+	// In a namespace that is going the Lease may go first.
+	if err := p.renew(ctx, c.name); client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	if !c.frozenWork {
