@@ -79,6 +79,11 @@ test-unit: lab-build ## Run the tests of the packages, seeded simulation among t
 test-integration: lab-build ## Run the suites on a real API server; they play the agents.
 	$(GO) test -count=1 -timeout 30m ./test/integration/... -ginkgo.label-filter='!slow'
 
+.PHONY: fuzz
+fuzz: ## Play thousands of random histories of the planner, then fuzz it for a minute.
+	$(GO) test ./internal/rollout -run TestSimulationObeysTheLaws -v -timeout 60m -sim.rounds=5000
+	$(GO) test ./internal/rollout -run '^$$' -fuzz FuzzNextAlwaysReturnsAPlan -fuzztime 60s
+
 .PHONY: test-crash
 test-crash: lab-build ## Kill the manager at each of its writes, freeze and thaw leaders: some minutes, not part of "make test".
 	$(GO) test -count=1 -timeout 40m ./test/integration -ginkgo.label-filter=slow -ginkgo.v
