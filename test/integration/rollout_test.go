@@ -65,7 +65,7 @@ var _ = Describe("Rolling out", func() {
 		Expect(k8s.Create(ctx, f.rollout(group("canary", step("100%", 6)), group("prod")))).To(Succeed())
 		f.succeeds(ctx, "1.0.0")
 		f.release(ctx, "2.0.0")
-		Eventually(func() string { return f.delivery(ctx, "canary1").Spec.Revision.Version }).WithContext(ctx).Should(Equal("2.0.0"))
+		Eventually(func() string { return f.work(ctx, "canary1").Annotations[v1alpha1.AnnotationDelivery] }).WithContext(ctx).Should(Equal("2"))
 		canary := f.work(ctx, "canary1")
 
 		f.join(ctx, f.name("prod7"), map[string]string{"group": "prod"})
