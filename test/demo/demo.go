@@ -157,8 +157,9 @@ func (d *demo) release(ctx context.Context, version, tag string, done func(*v1al
 		if err != nil {
 			return err
 		}
-		narrator.tell(rollout, deliveries, time.Now())
+		// Before that the status is about the release before.
 		if rollout.Status.ObservedGeneration == rollout.Generation {
+			narrator.tell(rollout, deliveries, time.Now())
 			finished, err := done(rollout)
 			if err != nil {
 				return err

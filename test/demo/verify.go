@@ -70,9 +70,10 @@ type imageWatch struct {
 	watcher watch.Interface
 	done    chan struct{}
 
-	mu     sync.Mutex
-	images []string
-	broken error
+	mu       sync.Mutex
+	images   []string
+	broken   error
+	stopping bool
 }
 
 func (d *demo) watchProduction(ctx context.Context) (*imageWatch, error) {
@@ -95,7 +96,8 @@ func (w *imageWatch) run() {
 		w.mu.Lock()
 		if deployment, ok := event.Object.(*appsv1.Deployment); ok {
 			w.images = append(w.images, imageOf(deployment))
-		} else {
+		} else if !w.stopping {
+			// Stopping a watch may cut an event in two, which arrives as an error.
 			w.broken = fmt.Errorf("the watch on production broke: %v", event.Object)
 		}
 		w.mu.Unlock()
@@ -110,6 +112,9 @@ func (w *imageWatch) stop() ([]string, error) {
 		return nil, fmt.Errorf("the watch on production ended before it was stopped")
 	default:
 	}
+	w.mu.Lock()
+	w.stopping = true
+	w.mu.Unlock()
 	w.watcher.Stop()
 	<-w.done
 	w.mu.Lock()
