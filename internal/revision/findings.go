@@ -29,9 +29,9 @@ type pair struct {
 
 func (p pair) finding(field, message string) Finding {
 	return Finding{
-		Object:  referenceOf(p.next),
+		Object:  v1alpha1.ReferenceOf(p.next),
 		Field:   field,
-		Message: describe(p.next) + ", " + field + ": " + message,
+		Message: v1alpha1.Describe(p.next) + ", " + field + ": " + message,
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
 // The bounds of the parts of a reference in a RolloutRevision, in characters.
@@ -102,7 +104,7 @@ func checkKind(at *field.Path, object *unstructured.Unstructured) field.ErrorLis
 	case jobKind:
 		if ttl, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "ttlSecondsAfterFinished"); ok && ttl != nil {
 			return field.ErrorList{field.Invalid(at.Child("spec", "ttlSecondsAfterFinished"), ttl,
-				fmt.Sprintf("%s would run again: the work agent recreates a Job that its TTL has removed; remove the field, a new revision replaces the Job anyway", describe(object)))}
+				fmt.Sprintf("%s would run again: the work agent recreates a Job that its TTL has removed; remove the field, a new revision replaces the Job anyway", v1alpha1.Describe(object)))}
 		}
 	}
 	return checkShape(at, object)
@@ -114,7 +116,7 @@ func checkSecret(at *field.Path, object *unstructured.Unstructured) field.ErrorL
 	for _, name := range []string{"data", "stringData"} {
 		if data, ok := object.Object[name].(map[string]any); ok && len(data) > 0 {
 			problems = append(problems, field.Forbidden(at.Child(name),
-				fmt.Sprintf("%s must not carry its data inline, where whoever may read FleetRollouts could read it; create the Secret on the clusters by other means, and refer to it by name", describe(object))))
+				fmt.Sprintf("%s must not carry its data inline, where whoever may read FleetRollouts could read it; create the Secret on the clusters by other means, and refer to it by name", v1alpha1.Describe(object))))
 		}
 	}
 	return problems
@@ -133,7 +135,7 @@ func checkShape(at *field.Path, object *unstructured.Unstructured) field.ErrorLi
 		err = json.Unmarshal(raw, typed)
 	}
 	if err != nil {
-		return field.ErrorList{field.Invalid(at, describe(object), fmt.Sprintf("a field has the wrong type: %v", err))}
+		return field.ErrorList{field.Invalid(at, v1alpha1.Describe(object), fmt.Sprintf("a field has the wrong type: %v", err))}
 	}
 	return nil
 }

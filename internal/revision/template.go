@@ -85,13 +85,13 @@ func readManifest(path *field.Path, extension runtime.RawExtension) (manifest, f
 
 	canonical, err := v1alpha1.CanonicalJSON(object.Object)
 	if err != nil {
-		return manifest{}, append(problems, field.Invalid(path, describe(object), err.Error()))
+		return manifest{}, append(problems, field.Invalid(path, v1alpha1.Describe(object), err.Error()))
 	}
 	if len(canonical) > MaxObjectBytes {
-		problems = append(problems, field.Invalid(path, describe(object),
+		problems = append(problems, field.Invalid(path, v1alpha1.Describe(object),
 			fmt.Sprintf("it is %d bytes, over the limit of %d for one object; make it smaller, because an object cannot be split over ManifestWorks", len(canonical), MaxObjectBytes)))
 	}
-	return manifest{path: path, reference: referenceOf(object), object: object, raw: canonical}, problems
+	return manifest{path: path, reference: v1alpha1.ReferenceOf(object), object: object, raw: canonical}, problems
 }
 
 // checkTogether finds what is wrong only with all manifests together: the same
@@ -108,7 +108,7 @@ func (c content) checkTogether(path *field.Path) field.ErrorList {
 			r := m.reference
 			id := identity{r.Group, r.Kind, r.Namespace, r.Name}
 			if at, ok := first[id]; ok {
-				problems = append(problems, duplicate(m.path, describe(m.object), fmt.Sprintf("it is at %s already; remove one of the two", at)))
+				problems = append(problems, duplicate(m.path, v1alpha1.Describe(m.object), fmt.Sprintf("it is at %s already; remove one of the two", at)))
 				continue
 			}
 			first[id] = m.path
@@ -128,25 +128,6 @@ func duplicate(path *field.Path, value any, fix string) *field.Error {
 	problem := field.Duplicate(path, value)
 	problem.Detail = fix
 	return problem
-}
-
-func referenceOf(object *unstructured.Unstructured) v1alpha1.ObjectReference {
-	kind := object.GroupVersionKind()
-	return v1alpha1.ObjectReference{
-		Group:     kind.Group,
-		Version:   kind.Version,
-		Kind:      kind.Kind,
-		Namespace: object.GetNamespace(),
-		Name:      object.GetName(),
-	}
-}
-
-// describe names an object for people, such as "Deployment shop/api".
-func describe(object *unstructured.Unstructured) string {
-	if object.GetNamespace() == "" {
-		return object.GetKind() + " " + object.GetName()
-	}
-	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
 // excerpt is the beginning of a value for an error. Only values that are no

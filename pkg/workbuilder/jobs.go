@@ -62,7 +62,7 @@ func nameJobs(objects []*unstructured.Unstructured, request Request) ([]*unstruc
 		}
 		hash, err := v1alpha1.ContentHash(object.Object)
 		if err != nil {
-			return nil, nil, fmt.Errorf("hash %s: %w", describe(object), err)
+			return nil, nil, fmt.Errorf("hash %s: %w", v1alpha1.Describe(object), err)
 		}
 		job := DeliveredJob{Job: v1alpha1.CompletedJob{Namespace: object.GetNamespace(), Name: object.GetName(), Hash: hash}}
 		if !completed[job.Job] {

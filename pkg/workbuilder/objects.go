@@ -24,27 +24,8 @@ func groupKindOf(object *unstructured.Unstructured) schema.GroupKind {
 	return object.GroupVersionKind().GroupKind()
 }
 
-func referenceOf(object *unstructured.Unstructured) v1alpha1.ObjectReference {
-	kind := object.GroupVersionKind()
-	return v1alpha1.ObjectReference{
-		Group:     kind.Group,
-		Version:   kind.Version,
-		Kind:      kind.Kind,
-		Namespace: object.GetNamespace(),
-		Name:      object.GetName(),
-	}
-}
-
-// describe names an object for people, such as "Deployment shop/api".
-func describe(object *unstructured.Unstructured) string {
-	if object.GetNamespace() == "" {
-		return object.GetKind() + " " + object.GetName()
-	}
-	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
-}
-
 func compareObjects(a, b *unstructured.Unstructured) int {
-	return compareReferences(referenceOf(a), referenceOf(b))
+	return compareReferences(v1alpha1.ReferenceOf(a), v1alpha1.ReferenceOf(b))
 }
 
 // compareReferences orders objects so that what others need comes first; within

@@ -91,15 +91,15 @@ func Render(request Request) (Rendering, error) {
 	seen := map[objectKey]bool{}
 	for _, object := range objects {
 		if seen[keyOf(object)] {
-			return Rendering{}, fmt.Errorf("render %s for cluster %q: it would be delivered twice; rename one of the two in the template", describe(object), request.Cluster)
+			return Rendering{}, fmt.Errorf("render %s for cluster %q: it would be delivered twice; rename one of the two in the template", v1alpha1.Describe(object), request.Cluster)
 		}
 		seen[keyOf(object)] = true
 		hash, err := stamp(object, spec.Rollout)
 		if err != nil {
-			return Rendering{}, fmt.Errorf("render %s for cluster %q: %w", describe(object), request.Cluster, err)
+			return Rendering{}, fmt.Errorf("render %s for cluster %q: %w", v1alpha1.Describe(object), request.Cluster, err)
 		}
 		rendering.Rendered.Objects = append(rendering.Rendered.Objects, v1alpha1.RenderedObject{
-			ObjectReference: referenceOf(object),
+			ObjectReference: v1alpha1.ReferenceOf(object),
 			Hash:            hash,
 		})
 	}

@@ -36,7 +36,7 @@ func TestStampIsTheHashOfTheContentAsDelivered(t *testing.T) {
 	for i, object := range rendering.Objects {
 		stamped := object.GetAnnotations()[v1alpha1.AnnotationContentHash]
 		if stamped == "" || stamped != rendering.Rendered.Objects[i].Hash {
-			t.Errorf("%s: stamp %q, recorded %q", describe(object), stamped, rendering.Rendered.Objects[i].Hash)
+			t.Errorf("%s: stamp %q, recorded %q", v1alpha1.Describe(object), stamped, rendering.Rendered.Objects[i].Hash)
 		}
 		bare := object.DeepCopy()
 		unstructured.RemoveNestedField(bare.Object, "metadata", "annotations")
@@ -45,7 +45,7 @@ func TestStampIsTheHashOfTheContentAsDelivered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if stamped != want {
-			t.Errorf("%s: stamp %s, want the hash of its content %s", describe(object), stamped, want)
+			t.Errorf("%s: stamp %s, want the hash of its content %s", v1alpha1.Describe(object), stamped, want)
 		}
 	}
 }

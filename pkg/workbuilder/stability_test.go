@@ -90,7 +90,7 @@ func FuzzRender(f *testing.F) {
 		}
 		for i, object := range first.Objects {
 			if object.GetAnnotations()[v1alpha1.AnnotationContentHash] != first.Rendered.Objects[i].Hash {
-				t.Errorf("%s is not stamped as recorded", describe(object))
+				t.Errorf("%s is not stamped as recorded", v1alpha1.Describe(object))
 			}
 		}
 		set, err := Works(first, v1alpha1.PhaseDrop, nil)

@@ -86,9 +86,9 @@ func Works(rendering Rendering, phase v1alpha1.WritePhase, present []*workv1.Man
 	var set WorkSet
 	for _, object := range old {
 		if isProtected(groupKindOf(object)) {
-			set.Kept = append(set.Kept, referenceOf(object))
+			set.Kept = append(set.Kept, v1alpha1.ReferenceOf(object))
 		} else {
-			set.Dropped = append(set.Dropped, referenceOf(object))
+			set.Dropped = append(set.Dropped, v1alpha1.ReferenceOf(object))
 		}
 	}
 
@@ -234,7 +234,7 @@ func encode(objects []*unstructured.Unstructured) ([]workv1.Manifest, int, error
 	for _, object := range objects {
 		raw, err := v1alpha1.CanonicalJSON(object.Object)
 		if err != nil {
-			return nil, 0, fmt.Errorf("encode %s: %w", describe(object), err)
+			return nil, 0, fmt.Errorf("encode %s: %w", v1alpha1.Describe(object), err)
 		}
 		manifest := workv1.Manifest{RawExtension: runtime.RawExtension{Raw: raw}}
 		size += manifest.Size()
