@@ -145,6 +145,18 @@ const (
 	// ReasonApplyFailed surfaces when the work agent reports that an object
 	// could not be applied. It retries by itself.
 	ReasonApplyFailed = "ApplyFailed"
+	// ReasonPreflight surfaces while the agent looks at the cluster before the
+	// first work that adds objects is written.
+	ReasonPreflight = "Preflight"
+	// ReasonAPINotServed surfaces when the cluster does not serve an API of
+	// spec.requires, or one that the content needs.
+	ReasonAPINotServed = "APINotServed"
+	// ReasonOverrideFailed surfaces when the content cannot be made for a cluster:
+	// a variable has no value there, or a patch does not fit.
+	ReasonOverrideFailed = "OverrideFailed"
+	// ReasonSourceMissing surfaces when a ConfigMap or Secret of manifestsFrom, or
+	// its key, does not exist.
+	ReasonSourceMissing = "SourceMissing"
 	// ReasonDropping surfaces while objects of the earlier content are dropped.
 	ReasonDropping = "Dropping"
 	// ReasonAwaitingReport surfaces while the agent has not reported on this

@@ -72,9 +72,25 @@ type FleetRolloutSpec struct {
 	// +required
 	Template Template `json:"template"`
 
+	// requires says what a cluster must offer. One that does not is Blocked.
+	// +optional
+	Requires Requirements `json:"requires,omitzero"`
+
+	// overrides change the content for the clusters that they select, in order;
+	// the later wins.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Overrides []Override `json:"overrides,omitempty"`
+
 	// delivery says how the content is applied and removed on the clusters.
 	// +optional
 	Delivery DeliveryOptions `json:"delivery,omitzero"`
+
+	// health says what counts as proof.
+	// +optional
+	Health HealthPolicy `json:"health,omitzero"`
 
 	// strategy says which clusters get a new revision, in which order, and
 	// what must hold before the next ones do.
@@ -112,6 +128,8 @@ type Template struct {
 }
 
 // Component is a named list of Kubernetes objects.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.manifests) || has(self.manifestsFrom)",message="the component is empty; give it manifests or manifestsFrom"
 type Component struct {
 	// name of the component, unique within the template.
 	// +required
@@ -123,7 +141,7 @@ type Component struct {
 	// metadata.name. A Secret with data or stringData is refused: whoever may
 	// read FleetRollouts could read it. A Job with ttlSecondsAfterFinished is
 	// refused: the work agent would run it again after its time.
-	// +required
+	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=500
@@ -131,7 +149,75 @@ type Component struct {
 	// +kubebuilder:validation:items:XPreserveUnknownFields
 	// +kubebuilder:validation:items:XValidation:rule="self.kind != 'List'",message="kind List is a list, not an object; write its items here one by one"
 	// +kubebuilder:validation:items:XValidation:rule="self.kind == 'List' || (has(self.metadata) && has(self.metadata.name) && self.metadata.name != '')",message="metadata.name is missing; give the object a fixed name (generateName is not enough), and write the items of a list one by one"
-	Manifests []runtime.RawExtension `json:"manifests"`
+	Manifests []runtime.RawExtension `json:"manifests,omitempty"`
+
+	// manifestsFrom names ConfigMaps and Secrets in the namespace of the rollout
+	// that hold more manifests, as multi-document YAML. A changed source is a new
+	// revision. Unlike in manifests, Secrets with data may be in a source that is
+	// a Secret.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	ManifestsFrom []ManifestSource `json:"manifestsFrom,omitempty"`
+}
+
+// ManifestSource names an object that holds manifests.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.configMap) != has(self.secret)",message="give exactly one of configMap and secret"
+type ManifestSource struct {
+	// configMap that holds the manifests.
+	// +optional
+	ConfigMap *SourceReference `json:"configMap,omitempty"`
+
+	// secret that holds the manifests.
+	// +optional
+	Secret *SourceReference `json:"secret,omitempty"`
+}
+
+// SourceReference names a ConfigMap or Secret in the namespace of the rollout.
+type SourceReference struct {
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// key whose value is read. Defaults to all keys, in alphabetical order.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+}
+
+// Requirements say what a cluster must offer.
+type Requirements struct {
+	// apis that the cluster must serve. They are looked up before the first
+	// work that adds objects is written; a cluster without one is Blocked until it
+	// serves it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	APIs []RequiredAPI `json:"apis,omitempty"`
+}
+
+// RequiredAPI names a kind at a version of the API.
+type RequiredAPI struct {
+	// group of the API; empty for the core group.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+
+	// version of the API.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Version string `json:"version"`
+
+	// kind that must be served.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
 }
 
 // DeliveryOptions say how the content is applied and removed on the clusters.
@@ -148,6 +234,64 @@ type DeliveryOptions struct {
 	// them. Defaults to Delete.
 	// +optional
 	OnDelete DeletePolicy `json:"onDelete,omitempty"`
+
+	// ignoreFields are left to whoever writes them on the cluster once the objects
+	// exist. The work agent then no longer repairs any drift of these objects.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	IgnoreFields []IgnoredFields `json:"ignoreFields,omitempty"`
+
+	// executor is the identity on the clusters whose rights are asked for before
+	// an object is applied. By default nobody's are.
+	// +optional
+	Executor *Executor `json:"executor,omitempty"`
+
+	// adopt are objects that may be taken over where they exist already. Any other
+	// object that exists without being ours is reported; it is applied, and it
+	// stays when the rollout leaves the cluster.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Adopt []ObjectTarget `json:"adopt,omitempty"`
+}
+
+// IgnoredFields are fields of objects that others write.
+type IgnoredFields struct {
+	// target of the fields.
+	// +required
+	Target ObjectTarget `json:"target"`
+
+	// jsonPaths of the fields, such as .spec.replicas.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:Pattern=`^\.`
+	JSONPaths []string `json:"jsonPaths"`
+}
+
+// Executor is an identity on the clusters.
+type Executor struct {
+	// serviceAccount on the clusters.
+	// +required
+	ServiceAccount ExecutorServiceAccount `json:"serviceAccount"`
+}
+
+// ExecutorServiceAccount names a ServiceAccount on the clusters.
+type ExecutorServiceAccount struct {
+	// namespace of the ServiceAccount.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// name of the ServiceAccount.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // ConflictPolicy says what happens on a field conflict of server-side apply.

@@ -54,6 +54,15 @@ type AgentReport struct {
 	Unhealthy []ObjectHealth `json:"unhealthy,omitempty"`
 	// Truncated tells that something was cut to keep the message in bounds.
 	Truncated bool `json:"truncated,omitempty"`
+	// Suspended names objects that are suspended on purpose and hold nothing up.
+	Suspended []ObjectReference `json:"suspended,omitempty"`
+	// Endpoints as they were probed last, in the order of the health policy.
+	Endpoints []EndpointHealth `json:"endpoints,omitempty"`
+	// Drift names objects of which another field manager has taken fields.
+	Drift []ObjectDrift `json:"drift,omitempty"`
+	// Preflight answers the phase Preflight of the delivery. While it is set,
+	// Health is Progressing.
+	Preflight *Preflight `json:"preflight,omitempty"`
 	// CompletedJobs names the delivered Jobs ("namespace/name") that completed.
 	CompletedJobs []string `json:"completedJobs,omitempty"`
 }

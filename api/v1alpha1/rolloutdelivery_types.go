@@ -287,6 +287,44 @@ type RolloutDeliveryStatus struct {
 	// +kubebuilder:validation:MaxItems=500
 	Kept []ObjectReference `json:"kept,omitempty"`
 
+	// preflight is what the agent found before the first work that adds objects
+	// was written.
+	// +optional
+	Preflight *Preflight `json:"preflight,omitempty"`
+
+	// unadopted are objects of ours that existed before, and that delivery.adopt
+	// does not name. They stay when the rollout leaves the cluster.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	Unadopted []ObjectReference `json:"unadopted,omitempty"`
+
+	// drift are at most 10 objects of which another field manager has taken
+	// fields of ours. Nothing of ours corrects it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Drift []ObjectDrift `json:"drift,omitempty"`
+
+	// intentDrift says what the cluster's labels and claims of today would
+	// change: it arrives with the next run. Empty if nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	IntentDrift string `json:"intentDrift,omitempty"`
+
+	// endpoints as they were probed last, in the order of health.endpoints.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Endpoints []EndpointHealth `json:"endpoints,omitempty"`
+
+	// suspendedObjects are at most 10 objects that are suspended on purpose and
+	// hold nothing up, such as a CronJob.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	SuspendedObjects []ObjectReference `json:"suspendedObjects,omitempty"`
+
 	// unhealthyObjects are at most 10 objects that are not healthy.
 	// +optional
 	// +listType=atomic
@@ -294,12 +332,16 @@ type RolloutDeliveryStatus struct {
 	UnhealthyObjects []ObjectHealth `json:"unhealthyObjects,omitempty"`
 }
 
-// WritePhase is the phase of the two writes that replace content.
-// +kubebuilder:validation:Enum=Add;Drop
+// WritePhase is the phase of the two writes that replace content, or of what
+// comes before them.
+// +kubebuilder:validation:Enum=Preflight;Add;Drop
 type WritePhase string
 
 // The phases.
 const (
+	// PhasePreflight writes nothing yet: the agent looks whether the objects that
+	// are to be added exist already, and whether their APIs are served.
+	PhasePreflight WritePhase = "Preflight"
 	// PhaseAdd writes new and old objects together.
 	PhaseAdd WritePhase = "Add"
 	// PhaseDrop writes the new objects alone.
@@ -329,6 +371,29 @@ type Rendered struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	Works []string `json:"works,omitempty"`
+
+	// overrides that matched the cluster, by name, in order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Overrides []string `json:"overrides,omitempty"`
+
+	// variables of the overrides and the values that they had.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=128
+	Variables []ResolvedVariable `json:"variables,omitempty"`
+
+	// health is what counts as proof of this content.
+	// +optional
+	Health HealthPolicy `json:"health,omitzero"`
+
+	// requires are the APIs that the cluster must serve.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Requires []RequiredAPI `json:"requires,omitempty"`
 
 	// objects as delivered, in order.
 	// +optional
@@ -440,6 +505,67 @@ type ObjectHealth struct {
 	// health of the object.
 	// +required
 	Health Health `json:"health"`
+
+	// message says what is wrong.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// Preflight is what the agent found on the cluster before the work that adds
+// objects was written.
+type Preflight struct {
+	// delivery that it is about.
+	// +required
+	Delivery int64 `json:"delivery"`
+
+	// existing are objects to be added that exist already and are not stamped as
+	// this rollout's. Secrets are never among them: the agent cannot see them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	Existing []ObjectReference `json:"existing,omitempty"`
+
+	// unserved are APIs that the content or spec.requires names, the cluster does
+	// not serve, and no CustomResourceDefinition of the content brings.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Unserved []RequiredAPI `json:"unserved,omitempty"`
+}
+
+// ObjectDrift is an object of which another field manager has taken fields of
+// ours.
+type ObjectDrift struct {
+	ObjectReference `json:",inline"`
+
+	// manager that has taken them, as managedFields names it.
+	// +required
+	// +kubebuilder:validation:MaxLength=256
+	Manager string `json:"manager"`
+
+	// paths of the fields, at most 5.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=256
+	Paths []string `json:"paths,omitempty"`
+}
+
+// EndpointHealth is how an endpoint was probed last.
+type EndpointHealth struct {
+	// endpoint as "namespace/name:port".
+	// +required
+	// +kubebuilder:validation:MaxLength=140
+	Endpoint string `json:"endpoint"`
+
+	// health of the endpoint.
+	// +required
+	Health Health `json:"health"`
+
+	// latencyMilliseconds of the last answer; absent if there was none.
+	// +optional
+	LatencyMilliseconds *int32 `json:"latencyMilliseconds,omitempty"`
 
 	// message says what is wrong.
 	// +optional

@@ -159,8 +159,14 @@ type RolloutRevisionStatus struct {
 type RevisionPayload struct {
 	// Version is the SemVer version.
 	Version string `json:"version"`
-	// Template is the content.
+	// Template is the content; what manifestsFrom named is among its manifests.
 	Template Template `json:"template"`
+	// Requires says what a cluster must offer.
+	Requires Requirements `json:"requires,omitzero"`
+	// Overrides change the content for the clusters that they select.
+	Overrides []Override `json:"overrides,omitempty"`
 	// Delivery says how it is applied and removed.
 	Delivery DeliveryOptions `json:"delivery,omitzero"`
+	// Health says what counts as proof.
+	Health HealthPolicy `json:"health,omitzero"`
 }
