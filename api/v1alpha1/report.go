@@ -69,8 +69,10 @@ type AgentReport struct {
 
 // Encode writes the report as the condition's message, at most MaxReportBytes
 // long. What does not fit is cut from the end, and Truncated says so: first the
-// text beyond MaxMessageLength bytes, then unhealthy objects, and completed
-// jobs last, because a job that the hub has not heard of may be run again.
+// text beyond MaxMessageLength bytes, then unhealthy, drifted, suspended and
+// existing objects, and completed jobs last, because a job that the hub has not
+// heard of may be run again. A preflight whose existing objects were cut is no
+// permission to write: the hub would take over what it was not told of.
 // It returns an error if the digest alone is too long.
 func (r AgentReport) Encode() (string, error) {
 	if len(r.Text) > MaxMessageLength {
@@ -86,6 +88,15 @@ func (r AgentReport) Encode() (string, error) {
 			return string(raw), nil
 		case len(r.Unhealthy) > 0:
 			r.Unhealthy = r.Unhealthy[:len(r.Unhealthy)/2]
+		case len(r.Drift) > 0:
+			r.Drift = r.Drift[:len(r.Drift)/2]
+		case len(r.Suspended) > 0:
+			r.Suspended = r.Suspended[:len(r.Suspended)/2]
+		case r.Preflight != nil && len(r.Preflight.Existing) > 0:
+			cut := *r.Preflight
+			// In small steps: these names cannot be asked for again.
+			cut.Existing = cut.Existing[:len(cut.Existing)-(len(cut.Existing)+15)/16]
+			r.Preflight = &cut
 		case len(r.CompletedJobs) > 0:
 			r.CompletedJobs = r.CompletedJobs[:len(r.CompletedJobs)/2]
 		default:

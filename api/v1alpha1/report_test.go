@@ -145,7 +145,7 @@ func TestDecodeRefusesWhatProvesNothing(t *testing.T) {
 }
 
 func TestDecodeReadsReportsOfNewerAgents(t *testing.T) {
-	got, err := DecodeAgentReport(`{"digest":"sha256:1","delivery":7,"health":"Healthy","objects":1,"drift":[{"name":"api"}]}`)
+	got, err := DecodeAgentReport(`{"digest":"sha256:1","delivery":7,"health":"Healthy","objects":1,"fromAFutureRelease":[{"name":"api"}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}

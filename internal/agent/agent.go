@@ -66,6 +66,7 @@ type agent struct {
 	deliveries *deliveries
 	watches    *watches
 	complaints *complaints
+	preflights *preflights
 	reporter   *reporter
 	lease      *lease
 }
@@ -98,9 +99,10 @@ func newAgent(o Options) (*agent, error) {
 
 	wall := clock.RealClock{}
 	a := &agent{hub: hub, deliveries: newDeliveries(wall), watches: newWatches(managed, wall)}
-	a.reporter = newReporter(addons.AddonV1alpha1().ManagedClusterAddOns(o.ClusterName), a.deliveries, a.look, wall)
+	a.reporter = newReporter(addons.AddonV1alpha1().ManagedClusterAddOns(o.ClusterName), a.deliveries, a.judge, wall)
 	a.watches.observer = a.reporter
 	a.complaints = newComplaints(managedKube, wall, a.reporter.objectChanged)
+	a.preflights = newPreflights(managedKube.Discovery(), managed.metadata, wall, a.reporter.mark)
 	a.lease = &lease{
 		leases: hubKube.CoordinationV1().Leases(o.ClusterName),
 		clock:  wall,
@@ -188,6 +190,15 @@ func (a *agent) look(ref v1alpha1.ObjectReference) Sight {
 	return a.complaints.about(ref, a.watches.see(ref))
 }
 
+// judge reports on a delivery: what is there before its first write, and how
+// it is afterwards.
+func (a *agent) judge(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bool) {
+	if isPreflight(d) {
+		return a.preflights.report(d)
+	}
+	return evaluate(d, a.look)
+}
+
 func (a *agent) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -208,7 +219,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	klog.InfoS("Watching deliveries", "present", len(a.deliveries.names()))
 	var parts sync.WaitGroup
-	for _, part := range []func(context.Context){a.reporter.run, a.complaints.run, a.renewLease} {
+	for _, part := range []func(context.Context){a.reporter.run, a.complaints.run, a.preflights.run, a.renewLease} {
 		parts.Go(func() { part(ctx) })
 	}
 	err = <-ended
@@ -235,6 +246,9 @@ func (a *agent) deliveryHandler(ctx context.Context) toolscache.ResourceEventHan
 		if !ok || !a.deliveries.put(delivery) {
 			return
 		}
+		if !isPreflight(delivery) {
+			a.preflights.forget(delivery.Name)
+		}
 		a.watches.want(ctx, a.deliveries.wantedKinds())
 		a.reporter.mark(delivery.Name)
 		select {
@@ -251,6 +265,7 @@ func (a *agent) deliveryHandler(ctx context.Context) toolscache.ResourceEventHan
 				return
 			}
 			a.deliveries.remove(name.Name)
+			a.preflights.forget(name.Name)
 			a.watches.want(ctx, a.deliveries.wantedKinds())
 			a.reporter.mark(name.Name)
 		},

@@ -49,7 +49,7 @@ func (d *deliveries) put(delivery *v1alpha1.RolloutDelivery) bool {
 		now.seenAt = before.seenAt
 	}
 	d.entries[delivery.Name] = now
-	if known && before.delivery.UID == delivery.UID &&
+	if known && before.delivery.UID == delivery.UID && isPreflight(before.delivery) == isPreflight(delivery) &&
 		equality.Semantic.DeepEqual(before.delivery.Spec, delivery.Spec) &&
 		equality.Semantic.DeepEqual(before.delivery.Status.Rendered, delivery.Status.Rendered) {
 		return false

@@ -85,3 +85,20 @@ func TestADeliveryIsFreshFromWhenItsNumberWasSeenFirst(t *testing.T) {
 		t.Errorf("a new number is not fresh")
 	}
 }
+
+func TestTheEndOfAPreflightConcernsTheAgent(t *testing.T) {
+	d := newDeliveries(testclock.NewFakeClock(time.Unix(0, 0)))
+	delivery := deliveryOf(apiDeployment)
+	delivery.Status.Phase = v1alpha1.PhasePreflight
+	d.put(delivery)
+	next := delivery.DeepCopy()
+	next.Status.Phase = v1alpha1.PhaseAdd
+	if !d.put(next) {
+		t.Error("the delivery left its preflight, and the agent does not look")
+	}
+	last := next.DeepCopy()
+	last.Status.Phase = v1alpha1.PhaseDrop
+	if d.put(last) {
+		t.Error("which of the two writes it is does not concern the agent")
+	}
+}

@@ -43,13 +43,16 @@ type addonClient interface {
 		subresources ...string) (*addonv1alpha1.ManagedClusterAddOn, error)
 }
 
+// judgement reports on a delivery, or returns false while it cannot know.
+type judgement func(*v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bool)
+
 // reporter keeps the conditions of the ManagedClusterAddOn true. What may have
 // changed is marked; one goroutine evaluates what is marked and writes all
 // changes with one request.
 type reporter struct {
 	addons     addonClient
 	deliveries *deliveries
-	look       Look
+	judge      judgement
 	clock      clock.WithTicker
 	resync     time.Duration
 
@@ -74,9 +77,9 @@ type reporter struct {
 	retryAfter time.Duration
 }
 
-func newReporter(addons addonClient, d *deliveries, look Look, clock clock.WithTicker) *reporter {
+func newReporter(addons addonClient, d *deliveries, judge judgement, clock clock.WithTicker) *reporter {
 	return &reporter{
-		addons: addons, deliveries: d, look: look, clock: clock, resync: 5 * time.Minute,
+		addons: addons, deliveries: d, judge: judge, clock: clock, resync: 5 * time.Minute,
 		wake: make(chan struct{}, 1), marked: sets.New[string](), behindSince: clock.Now(), caughtUp: make(chan struct{}),
 		ours: map[string]metav1.Condition{}, unsettled: sets.New[string](),
 	}
@@ -163,7 +166,7 @@ func (r *reporter) evaluateMarked() {
 		if !found || !canEvaluate(delivery) {
 			continue
 		}
-		report, known := evaluate(delivery, r.look)
+		report, known := r.judge(delivery)
 		if !known {
 			r.unsettled.Insert(name)
 			continue

@@ -77,11 +77,15 @@ func newReporterFixture(t *testing.T) *reporterFixture {
 	t.Helper()
 	f := &reporterFixture{hub: newAddonHub(), clock: testclock.NewFakeClock(time.Unix(100, 0))}
 	f.deliveries = newDeliveries(f.clock)
-	f.reporter = newReporter(f.hub, f.deliveries, func(v1alpha1.ObjectReference) Sight { return f.sight }, f.clock)
+	f.reporter = newReporter(f.hub, f.deliveries, f.judge, f.clock)
 	f.available(t, "1")
 	f.reference = referenceTo(f.sight.Full)
 	f.deliveries.put(deliveryOf(f.reference))
 	return f
+}
+
+func (f *reporterFixture) judge(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bool) {
+	return evaluate(d, func(v1alpha1.ObjectReference) Sight { return f.sight })
 }
 
 // available shows the Deployment with so many of its three replicas.
