@@ -142,6 +142,9 @@ const (
 	// ReasonApplying surfaces while the work agent has not applied the work's
 	// present generation.
 	ReasonApplying = "Applying"
+	// ReasonSyncLate surfaces when the work agent has not applied the content
+	// within health.signals.maxSyncLatencySeconds of its write.
+	ReasonSyncLate = "SyncLate"
 	// ReasonApplyFailed surfaces when the work agent reports that an object
 	// could not be applied. It retries by itself.
 	ReasonApplyFailed = "ApplyFailed"

@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.stateSince`
 // +kubebuilder:printcolumn:name="Group",type=string,priority=1,JSONPath=`.spec.group`
+// +kubebuilder:printcolumn:name="Worst Object",type=string,priority=1,JSONPath=`.status.worstObject`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
 type RolloutDelivery struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -325,6 +326,12 @@ type RolloutDeliveryStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	SuspendedObjects []ObjectReference `json:"suspendedObjects,omitempty"`
 
+	// worstObject is the first of unhealthyObjects, such as "Deployment
+	// shop/api (Degraded)".
+	// +optional
+	// +kubebuilder:validation:MaxLength=400
+	WorstObject string `json:"worstObject,omitempty"`
+
 	// unhealthyObjects are at most 10 objects that are not healthy.
 	// +optional
 	// +listType=atomic
@@ -518,6 +525,11 @@ type Preflight struct {
 	// delivery that it is about.
 	// +required
 	Delivery int64 `json:"delivery"`
+
+	// answeredAt is when the hub took the answer and went on to write. The agent
+	// leaves it out.
+	// +optional
+	AnsweredAt *metav1.MicroTime `json:"answeredAt,omitempty"`
 
 	// existing are objects to be added that exist already and are not stamped as
 	// this rollout's. Secrets are never among them: the agent cannot see them.

@@ -24,6 +24,11 @@ type Request struct {
 	// CompletedJobs of the cluster, from status. A rollback leaves them out.
 	CompletedJobs []v1alpha1.CompletedJob
 
+	// Unadopted are objects that were on the cluster before and may not be taken
+	// over. They are applied, and get an exact orphan rule from their first work on,
+	// so that they stay when the content, or the rollout, leaves the cluster.
+	Unadopted []v1alpha1.ObjectReference
+
 	// Present are the objects in the rollout's present works on this cluster,
 	// as Objects reads them.
 	Present []*unstructured.Unstructured
