@@ -297,7 +297,7 @@ type RolloutDeliveryStatus struct {
 	// does not name. They stay when the rollout leaves the cluster.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:MaxItems=2000
 	Unadopted []ObjectReference `json:"unadopted,omitempty"`
 
 	// drift are at most 10 objects of which another field manager has taken

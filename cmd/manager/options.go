@@ -206,6 +206,7 @@ func (o *Options) newManager(config *rest.Config) (ctrl.Manager, error) {
 		Reader:                  mgr.GetAPIReader(),
 		Liveness:                tracker,
 		Clock:                   hubClock,
+		Recorder:                mgr.GetEventRecorderFor("fleet-rollout"),
 		MaxConcurrentReconciles: o.DeliveryConcurrency,
 	}).SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("delivery controller: %w", err)

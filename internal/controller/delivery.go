@@ -6,8 +6,11 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
@@ -22,6 +25,7 @@ import (
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 	"open-cluster-management.io/fleet-rollout/internal/delivery"
 	"open-cluster-management.io/fleet-rollout/internal/liveness"
+	"open-cluster-management.io/fleet-rollout/internal/status"
 )
 
 const (
@@ -51,6 +55,9 @@ type DeliveryReconciler struct {
 	Liveness *liveness.Tracker
 	// Clock is the hub's clock.
 	Clock clock.PassiveClock
+	// Recorder tells people when a cluster begins or ceases to drift. Without one
+	// nobody is told.
+	Recorder record.EventRecorder
 	// MaxConcurrentReconciles is how many deliveries are worked on at the same
 	// time. Defaults to 8.
 	MaxConcurrentReconciles int
@@ -78,6 +85,9 @@ func (r *DeliveryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstDeliveryRetry, lastDeliveryRetry),
 		}).
 		Complete(r)
+	if err == nil {
+		err = registerMetrics()
+	}
 	if err != nil {
 		return fmt.Errorf("set up the delivery controller: %w", err)
 	}
@@ -121,6 +131,8 @@ func (r *DeliveryReconciler) reconcile(ctx context.Context, request ctrl.Request
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	task.Agent = agent
+	before := record.Status
 	outcome, err := r.applier.Apply(ctx, task)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -143,11 +155,38 @@ func (r *DeliveryReconciler) reconcile(ctx context.Context, request ctrl.Request
 	if err := delivery.Record(ctx, r.Client, record, verdict.Status); err != nil {
 		return ctrl.Result{}, err
 	}
+	observeLatency(record, before)
+	r.announceDrift(record, before.Drift)
 	after := verdict.RecheckAfter
-	if outcome.Obstacle != nil && (after == 0 || after > obstacleRecheck) {
+	if outcome.Obstacle != nil && !isReported(outcome.Obstacle) && (after == 0 || after > obstacleRecheck) {
 		after = obstacleRecheck
 	}
 	return ctrl.Result{RequeueAfter: after}, outcome.Refused
+}
+
+// isReported tells that the agent's next report says when an obstacle is gone.
+func isReported(obstacle *delivery.Obstacle) bool {
+	return obstacle.Cause.Reason == v1alpha1.ReasonAPINotServed
+}
+
+// The reasons of events on a RolloutDelivery.
+const (
+	eventDrifted    = "Drifted"
+	eventDriftEnded = "DriftEnded"
+)
+
+// announceDrift tells when other managers begin to take fields of ours on a
+// cluster, take them of other objects, or give them back.
+func (r *DeliveryReconciler) announceDrift(record *v1alpha1.RolloutDelivery, before []v1alpha1.ObjectDrift) {
+	after := record.Status.Drift
+	if r.Recorder == nil || equality.Semantic.DeepEqual(before, after) {
+		return
+	}
+	if len(after) == 0 {
+		r.Recorder.Event(record, corev1.EventTypeNormal, eventDriftEnded, "no other field manager holds fields of ours any more")
+		return
+	}
+	r.Recorder.Event(record, corev1.EventTypeWarning, eventDrifted, status.Bounded(delivery.DescribeDrift(after)))
 }
 
 func (r *DeliveryReconciler) remove(ctx context.Context, task *delivery.Task) (ctrl.Result, error) {

@@ -149,11 +149,35 @@ func (s *site) applyWorks() {
 // report plays the addon agent.
 func (s *site) report(status v1alpha1.RolloutDeliveryStatus, health v1alpha1.Health) {
 	s.t.Helper()
+	s.say(reportCondition("api", status.Rendered.Digest, status.Delivery, health))
+}
+
+// preflight lets the agent find nothing in the way of the first work, and
+// returns the status once it is written.
+func (s *site) preflight() v1alpha1.RolloutDeliveryStatus {
+	s.t.Helper()
+	status, _ := s.reconcile()
+	if status.Phase != v1alpha1.PhasePreflight {
+		s.t.Fatalf("no preflight but %s/%s", status.State, status.Reason)
+	}
+	message, err := v1alpha1.AgentReport{Digest: status.Rendered.Digest, Delivery: status.Delivery, Health: v1alpha1.HealthProgressing,
+		Preflight: &v1alpha1.Preflight{Delivery: status.Delivery}}.Encode()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.say(metav1.Condition{Type: v1alpha1.ConditionType("shop", "api"), Status: metav1.ConditionUnknown, Reason: "Progressing", Message: message})
+	status, _ = s.reconcile()
+	return status
+}
+
+// say sets the one condition of the addon agent.
+func (s *site) say(condition metav1.Condition) {
+	s.t.Helper()
 	addon := &addonv1alpha1.ManagedClusterAddOn{}
 	if err := s.client.Get(context.Background(), client.ObjectKey{Namespace: "c1", Name: v1alpha1.AddonName}, addon); err != nil {
 		s.t.Fatal(err)
 	}
-	addon.Status.Conditions = []metav1.Condition{reportCondition("api", status.Rendered.Digest, status.Delivery, health)}
+	addon.Status.Conditions = []metav1.Condition{condition}
 	if err := s.client.Status().Update(context.Background(), addon); err != nil {
 		s.t.Fatal(err)
 	}
@@ -173,11 +197,12 @@ func reportCondition(rollout, digest string, number int64, health v1alpha1.Healt
 
 func TestADeliveryIsWrittenAppliedReportedAndProven(t *testing.T) {
 	s := newSite(t)
-	status, _ := s.reconcile()
+	status := s.preflight()
 	if status.State != v1alpha1.StateApplying || status.Clock.Run != 4 || status.Clock.PausedAtWriteMilliseconds != 9_000 {
 		t.Errorf("after the write: %s, clock %+v", status.State, status.Clock)
 	}
 	s.applyWorks()
+	s.say(metav1.Condition{Type: "Other", Status: metav1.ConditionTrue, Reason: "Other"})
 	status, _ = s.reconcile()
 	if status.Reason != v1alpha1.ReasonAwaitingReport {
 		t.Errorf("once applied: %s/%s", status.State, status.Reason)
@@ -194,7 +219,7 @@ func TestADeliveryIsWrittenAppliedReportedAndProven(t *testing.T) {
 
 func TestAfterAStartAProvenClusterIsNotLostBeforeItsLeaseExpires(t *testing.T) {
 	s := newSite(t)
-	s.reconcile()
+	s.preflight()
 	s.applyWorks()
 	status, _ := s.reconcile()
 	s.report(status, v1alpha1.HealthHealthy)
@@ -224,7 +249,7 @@ func TestACacheThatHasNotSeenTheRunSaysNothingOfItsPauses(t *testing.T) {
 
 func TestALostWriteIsRepeatedQuietly(t *testing.T) {
 	s := newSite(t)
-	s.reconcile()
+	s.preflight()
 	record := &v1alpha1.RolloutDelivery{}
 	key := client.ObjectKeyFromObject(deliveryOf("api"))
 	if err := s.client.Get(context.Background(), key, record); err != nil {

@@ -148,6 +148,7 @@ func (r *RolloutReconciler) finish(ctx context.Context, fro *v1alpha1.FleetRollo
 	}
 	r.rollouts.Forget(client.ObjectKeyFromObject(fro))
 	r.observer.Forget(fro.UID)
+	forgetMetrics(fro.Namespace, fro.Name)
 	r.notes.tearOut(fro.UID)
 	log.FromContext(ctx).Info("Removed everything; the rollout may go")
 	return ctrl.Result{}, nil

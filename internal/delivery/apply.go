@@ -42,6 +42,8 @@ type Task struct {
 	Delivery *v1alpha1.RolloutDelivery
 	// Cluster of the delivery.
 	Cluster Cluster
+	// Agent on the cluster, which answers the preflight.
+	Agent Agent
 	// Run of its rollout.
 	Run RunClock
 	// Works of the rollout on the cluster as the cache has them.
@@ -78,35 +80,55 @@ func (a *Applier) Apply(ctx context.Context, task *Task) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if obstacle != nil {
-		return Outcome{Status: taken(task.Delivery), Works: present, Obstacle: obstacle}, nil
+		status := taken(task.Delivery)
+		if isInPreflight(task.Delivery) && len(present) == 0 {
+			// What is not on the cluster is not ours to hold while we cannot write.
+			status = unrendered(status)
+		}
+		return Outcome{Status: status, Works: present, Obstacle: obstacle}, nil
 	}
 	if err := a.checkFresh(ctx, task, present); err != nil {
 		return Outcome{}, err
 	}
-	rendering, obstacle, err := a.render(ctx, task, present)
+	r, obstacle, err := a.render(ctx, task, present)
 	if err != nil {
 		return Outcome{}, err
 	}
 	if obstacle != nil {
 		return a.obstructed(task, present, obstacle), nil
 	}
-	switch obstacle, err := a.record(ctx, task, rendering, present); {
+	if isInPreflight(task.Delivery) {
+		rendering, waiting, err := a.conclude(ctx, task, r, present)
+		switch {
+		case err != nil:
+			return Outcome{}, err
+		case waiting != nil:
+			return *waiting, nil
+		}
+		return a.write(ctx, task, rendering, present)
+	}
+	switch obstacle, err := a.record(ctx, task, r, present); {
 	case err != nil:
 		return Outcome{}, err
 	case obstacle != nil:
 		return a.obstructed(task, present, obstacle), nil
+	case isInPreflight(task.Delivery):
+		return Outcome{Status: task.Delivery.Status, Works: present}, nil
 	}
-	return a.write(ctx, task, rendering, present)
+	return a.write(ctx, task, r.rendering, present)
 }
 
 // isSettled tells whether the works are written for the delivery's present
-// phase, and the phase is not over.
+// phase, and the phase is not over; or that the agent has not answered yet.
 func isSettled(task *Task) bool {
 	delivery := task.Delivery
 	if !isRendered(delivery) {
 		return false
 	}
 	status := delivery.Status
+	if status.Phase == v1alpha1.PhasePreflight {
+		return status.WrittenAt != nil && answerOf(task) == nil
+	}
 	for _, work := range task.Works {
 		if !slices.Contains(status.Rendered.Works, work.Name) {
 			return false
@@ -151,32 +173,49 @@ func (a *Applier) obstructed(task *Task, present []*workv1.ManifestWork, obstacl
 	return Outcome{Status: status, Works: present, Obstacle: obstacle}
 }
 
+// renderer is what a delivery renders from and to.
+type renderer struct {
+	request   workbuilder.Request
+	rendering workbuilder.Rendering
+	asked     question
+}
+
+func (r renderer) render() (workbuilder.Rendering, error) {
+	rendering, err := workbuilder.Render(r.request)
+	// The agent reads here how to judge, and what the cluster must serve.
+	rendering.Rendered.Health = r.request.Payload.Health
+	rendering.Rendered.Requires = r.request.Payload.Requires.APIs
+	return rendering, err
+}
+
 // render renders the delivery. What keeps it from that is an obstacle.
-func (a *Applier) render(ctx context.Context, task *Task, present []*workv1.ManifestWork) (workbuilder.Rendering, *Obstacle, error) {
+func (a *Applier) render(ctx context.Context, task *Task, present []*workv1.ManifestWork) (renderer, *Obstacle, error) {
 	spec := task.Delivery.Spec
 	payload, err := a.payloads.Get(ctx, spec.Rollout.Namespace, spec.Revision)
 	var missing *missingPayloadError
 	if errors.As(err, &missing) {
-		return workbuilder.Rendering{}, degraded(v1alpha1.ReasonRevisionMissing, missing.message), nil
+		return renderer{}, degraded(v1alpha1.ReasonRevisionMissing, missing.message), nil
 	}
 	if err != nil {
-		return workbuilder.Rendering{}, nil, err
+		return renderer{}, nil, err
 	}
 	objects, err := workbuilder.Objects(present)
 	if err != nil {
-		return workbuilder.Rendering{}, nil, fmt.Errorf("read the present works of cluster %q: %w", task.Delivery.Namespace, err)
+		return renderer{}, nil, fmt.Errorf("read the present works of cluster %q: %w", task.Delivery.Namespace, err)
 	}
-	rendering, err := workbuilder.Render(workbuilder.Request{
+	r := renderer{request: workbuilder.Request{
 		Cluster:       task.Delivery.Namespace,
 		Spec:          spec,
 		Payload:       payload,
 		CompletedJobs: completedBefore(task.Delivery.Status, spec),
+		Unadopted:     unadopt(task.Delivery.Status.Unadopted, nil, payload.Delivery.Adopt),
 		Present:       objects,
-	})
-	if err != nil {
-		return workbuilder.Rendering{}, degraded(v1alpha1.ReasonInvalidSpec, err.Error()), nil
+	}}
+	if r.rendering, err = r.render(); err != nil {
+		return renderer{}, degraded(v1alpha1.ReasonInvalidSpec, err.Error()), nil
 	}
-	return rendering, nil, nil
+	r.asked = questionOf(r.rendering, objects)
+	return r, nil, nil
 }
 
 func degraded(reason, message string) *Obstacle {
@@ -185,15 +224,15 @@ func degraded(reason, message string) *Obstacle {
 
 // record persists what is about to be written: a new rendering, or that its
 // second phase begins. A crash after it repeats the write and no decision.
-func (a *Applier) record(ctx context.Context, task *Task, rendering workbuilder.Rendering, present []*workv1.ManifestWork) (*Obstacle, error) {
+func (a *Applier) record(ctx context.Context, task *Task, r renderer, present []*workv1.ManifestWork) (*Obstacle, error) {
 	delivery := task.Delivery
 	if !isRendered(delivery) {
-		return a.recordRendering(ctx, task, rendering, present)
+		return a.recordRendering(ctx, task, r, present)
 	}
 	next := *delivery.Status.DeepCopy()
 	// The bytes are the same unless this manager renders in another way than
 	// the one that recorded; the agent compares with what is recorded.
-	next.Rendered = rendering.Rendered.DeepCopy()
+	next.Rendered = r.rendering.Rendered.DeepCopy()
 	if next.Phase == v1alpha1.PhaseAdd && applicationOf(next, present).complete && allIntact(present) {
 		next.Phase = v1alpha1.PhaseDrop
 		if next.State == v1alpha1.StateApplying {
@@ -203,8 +242,8 @@ func (a *Applier) record(ctx context.Context, task *Task, rendering workbuilder.
 	return nil, Record(ctx, a.client, delivery, next)
 }
 
-func (a *Applier) recordRendering(ctx context.Context, task *Task, rendering workbuilder.Rendering, present []*workv1.ManifestWork) (*Obstacle, error) {
-	delivery := task.Delivery
+func (a *Applier) recordRendering(ctx context.Context, task *Task, r renderer, present []*workv1.ManifestWork) (*Obstacle, error) {
+	delivery, rendering := task.Delivery, r.rendering
 	set, phase, obstacle, err := firstPhase(rendering, delivery.Spec.Direction, present)
 	if err != nil || obstacle != nil {
 		return obstacle, err
@@ -221,12 +260,17 @@ func (a *Applier) recordRendering(ctx context.Context, task *Task, rendering wor
 	}
 	next := taken(delivery)
 	startDeadline(&next, task.Run, a.clock.Now())
-	record(&next, rendering, set, phase, a.clock.Now())
+	next.Unadopted = remembered(r.request.Unadopted, rendering.Rendered.Objects)
+	if needsPreflight(delivery, rendering, r.asked) {
+		recordPreflight(&next, rendering, set, task, a.clock.Now())
+	} else {
+		record(&next, rendering, set, phase, a.clock.Now())
+	}
 	return nil, Record(ctx, a.client, delivery, next)
 }
 
-// firstPhase chooses the phase that a new rendering begins with: Add where
-// present content is left out, Drop where nothing is.
+// firstPhase chooses the phase in which a new rendering is written first: Add
+// where present content is left out, Drop where nothing is.
 func firstPhase(rendering workbuilder.Rendering, direction v1alpha1.Direction, present []*workv1.ManifestWork) (workbuilder.WorkSet, v1alpha1.WritePhase, *Obstacle, error) {
 	phase := v1alpha1.PhaseAdd
 	set, err := workbuilder.Works(rendering, phase, present)

@@ -26,15 +26,15 @@ func settings(content string) runtime.RawExtension {
 
 func service() runtime.RawExtension { return manifest("v1", "Service", "s", "") }
 
-func TestAFirstDeliveryIsOneRecordAndOneWork(t *testing.T) {
+func TestAFirstDeliveryIsTwoRecordsAndOneWork(t *testing.T) {
 	h := newHub(t)
 	h.intend(h.freeze(1, "1.0.0", settings("1"), service()), v1alpha1.DirectionForward)
 	h.writes, h.reads = 0, 0
 	if err := h.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if h.writes != 2 || h.workWrites != 1 {
-		t.Errorf("%d writes, %d of them works; want the record and the work, no more", h.writes, h.workWrites)
+	if h.writes != 3 || h.workWrites != 1 {
+		t.Errorf("%d writes, %d of them works; want the question, the answer and the work, no more", h.writes, h.workWrites)
 	}
 	status := h.delivery().Status
 	if status.Phase != v1alpha1.PhaseDrop || status.State != v1alpha1.StateApplying || status.WrittenAt == nil || len(status.Rendered.Objects) != 2 {

@@ -63,8 +63,16 @@ type hub struct {
 	// tamper changes what is written to a ManifestWork, as a webhook may.
 	tamper func(*workv1.ManifestWork)
 
-	cluster  Cluster
-	agent    Agent
+	cluster Cluster
+	agent   Agent
+	// existing and unserved are what the agent answers a preflight with; mute, it
+	// does not.
+	existing []v1alpha1.ObjectReference
+	unserved []v1alpha1.RequiredAPI
+	mute     bool
+	// adjust changes what is frozen.
+	adjust func(*v1alpha1.FleetRolloutSpec)
+
 	run      RunClock
 	applier  *Applier
 	recorded []v1alpha1.DeliveryState
@@ -188,6 +196,9 @@ func (h *hub) freeze(number int64, version string, manifests ...runtime.RawExten
 	rollout.Spec.Placements = []v1alpha1.PlacementReference{{Name: "fleet"}}
 	rollout.Spec.Strategy.Groups = []v1alpha1.Group{{Name: "all"}}
 	rollout.Spec.Template.Components = []v1alpha1.Component{{Name: "main", Manifests: manifests}}
+	if h.adjust != nil {
+		h.adjust(&rollout.Spec)
+	}
 	frozen, err := revision.Freeze(rollout.Spec)
 	if err != nil {
 		h.t.Fatal(err)
@@ -251,11 +262,44 @@ func (h *hub) works() []*workv1.ManifestWork {
 }
 
 func (h *hub) task() *Task {
-	return &Task{Delivery: h.delivery(), Cluster: h.cluster, Run: h.run, Works: h.works()}
+	return &Task{Delivery: h.delivery(), Cluster: h.cluster, Agent: h.agent, Run: h.run, Works: h.works()}
 }
 
-// reconcile does once what the delivery reconciler does.
+// reconcile does what the delivery reconciler does: once, and once more when the
+// agent has answered a preflight.
 func (h *hub) reconcile() error {
+	if err := h.reconcileOnce(); err != nil || h.mute || !isInPreflight(h.delivery()) {
+		return err
+	}
+	condition := h.agent.Condition
+	defer func() { h.agent.Condition = condition }()
+	h.answer(v1alpha1.Preflight{Existing: h.existing, Unserved: h.unserved})
+	return h.reconcileOnce()
+}
+
+// answer lets the agent answer the preflight of the delivery as it is now.
+func (h *hub) answer(found v1alpha1.Preflight) {
+	h.t.Helper()
+	spec := h.delivery().Spec
+	found.Delivery = spec.Delivery
+	h.agent.Condition = conditionOf(h.t, v1alpha1.AgentReport{Digest: spec.Revision.Digest, Delivery: spec.Delivery,
+		Health: v1alpha1.HealthProgressing, Preflight: &found})
+}
+
+func conditionOf(t *testing.T, report v1alpha1.AgentReport) *metav1.Condition {
+	t.Helper()
+	message, err := report.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := metav1.ConditionUnknown
+	if report.Health == v1alpha1.HealthHealthy {
+		status = metav1.ConditionTrue
+	}
+	return &metav1.Condition{Type: v1alpha1.ConditionType("shop", "api"), Status: status, Reason: string(report.Health), Message: message}
+}
+
+func (h *hub) reconcileOnce() error {
 	ctx := context.Background()
 	task := h.task()
 	if task.Delivery.Spec.Removal != "" {
@@ -283,8 +327,10 @@ func (h *hub) reconcile() error {
 func (h *hub) settle() {
 	h.t.Helper()
 	for range 20 {
+
 		before := h.writes
 		if err := h.reconcile(); errors.Is(err, errCrash) {
+
 			h.restart()
 			continue
 		} else if err != nil {

@@ -96,6 +96,9 @@ func Judge(o Observation) Verdict {
 		status.Failure = &v1alpha1.Cause{Reason: string(v1alpha1.HealthFailed), Message: cut(words(report), v1alpha1.MaxMessageLength)}
 	}
 	status.CompletedJobs = mergeJobs(status.CompletedJobs, o.CompletedJobs)
+	if report != nil && report.Preflight == nil {
+		take(&status, *report)
+	}
 
 	var found finding
 	switch {
@@ -118,11 +121,15 @@ func Judge(o Observation) Verdict {
 	status.Reason = found.cause.Reason
 	status.Message = cut(found.cause.Message, v1alpha1.MaxMessageLength)
 	status.UnhealthyObjects = named(found.objects)
+	status.WorstObject = worst(status.UnhealthyObjects)
 
 	verdict := Verdict{Status: status}
 	if o.Agent.Liveness.Live && lost == nil {
 		// The wake-up comes with the first moment at which the Lease has expired.
 		verdict.RecheckAfter = max(time.Millisecond, o.Agent.Liveness.ExpiresAt.Sub(o.Now))
+	}
+	if lost == nil && status.AppliedAt == nil {
+		verdict.RecheckAfter = earlier(verdict.RecheckAfter, o.untilLate())
 	}
 	return verdict
 }
@@ -166,12 +173,18 @@ func (o Observation) lost() *v1alpha1.Cause {
 
 // health of a cluster that is reachable and written.
 func (o Observation) health(applied application, report *v1alpha1.AgentReport, unreported string) finding {
+	if awaitsAnswer(o.Status) {
+		return finding{state: v1alpha1.StateProgressing, cause: o.preflight()}
+	}
 	if report != nil && report.Health == v1alpha1.HealthFailed {
 		return reported(v1alpha1.StateFailed, report)
 	}
 	if applied.refusal != "" {
 		return finding{state: v1alpha1.StateDegraded, objects: applied.refused, cause: v1alpha1.Cause{
 			Reason: v1alpha1.ReasonApplyFailed, Message: applied.refusal}}
+	}
+	if o.isLate(applied) {
+		return finding{state: v1alpha1.StateDegraded, cause: o.late(applied)}
 	}
 	if !applied.complete {
 		return finding{state: v1alpha1.StateApplying, cause: o.applying(applied.waiting)}
@@ -180,7 +193,7 @@ func (o Observation) health(applied application, report *v1alpha1.AgentReport, u
 		return finding{state: v1alpha1.StateApplying, cause: v1alpha1.Cause{
 			Reason: v1alpha1.ReasonDropping, Message: "the new objects are applied, those of the earlier content go next"}}
 	}
-	if report == nil || !o.Agent.Enabled || !o.Agent.Liveness.Live {
+	if report == nil || !o.Agent.isAlive() {
 		// Where no renewed Lease has been seen, a report may be one that an agent
 		// left behind: evidence needs a live agent.
 		return finding{state: v1alpha1.StateProgressing, cause: o.awaiting(unreported)}
@@ -189,7 +202,7 @@ func (o Observation) health(applied application, report *v1alpha1.AgentReport, u
 	case v1alpha1.HealthHealthy:
 		return finding{state: v1alpha1.StateHealthy, cause: v1alpha1.Cause{
 			Reason:  string(v1alpha1.HealthHealthy),
-			Message: fmt.Sprintf("version %s is applied and healthy", o.Spec.Revision.Version)}}
+			Message: fmt.Sprintf("version %s is applied and healthy%s", o.Spec.Revision.Version, remarks(report))}}
 	case v1alpha1.HealthDegraded:
 		return reported(v1alpha1.StateDegraded, report)
 	default:

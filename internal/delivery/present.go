@@ -57,6 +57,18 @@ func isBlockedByForeignWork(delivery *v1alpha1.RolloutDelivery) bool {
 	return delivery.Status.State == v1alpha1.StateBlocked && delivery.Status.Reason == v1alpha1.ReasonForeignObject
 }
 
+// isBeyond tells whether a work was written in a later phase than the recorded
+// one.
+func isBeyond(written string, recorded v1alpha1.WritePhase) bool {
+	switch recorded {
+	case v1alpha1.PhasePreflight:
+		return true
+	case v1alpha1.PhaseAdd:
+		return written == string(v1alpha1.PhaseDrop)
+	}
+	return false
+}
+
 // checkFresh guards against a cache that shows an earlier intent than the works
 // carry, as the one of a new leader may for a moment: it would write old content
 // back. A record that is really behind its works, because somebody deleted and
@@ -66,8 +78,8 @@ func (a *Applier) checkFresh(ctx context.Context, task *Task, present []*workv1.
 	ahead := slices.ContainsFunc(present, func(work *workv1.ManifestWork) bool {
 		number := deliveryOf(work)
 		return number > delivery.Spec.Delivery ||
-			number == delivery.Spec.Delivery && isRendered(delivery) && delivery.Status.Phase == v1alpha1.PhaseAdd &&
-				work.Annotations[v1alpha1.AnnotationPhase] == string(v1alpha1.PhaseDrop)
+			number == delivery.Spec.Delivery && isRendered(delivery) &&
+				isBeyond(work.Annotations[v1alpha1.AnnotationPhase], delivery.Status.Phase)
 	})
 	if !ahead {
 		return nil

@@ -35,6 +35,10 @@ func takeUp(delivery *v1alpha1.RolloutDelivery) v1alpha1.RolloutDeliveryStatus {
 		Proven:        old.Proven,
 		CompletedJobs: old.CompletedJobs,
 		Kept:          old.Kept,
+		Preflight:     old.Preflight,
+		Unadopted:     old.Unadopted,
+		// Whether it still drifts is for the first report on the new intent to say.
+		Drift: old.Drift,
 	}
 	if old.State == v1alpha1.StateUnreachable {
 		// Taking up an intent is no sign of life: only Judge ends this state.
@@ -79,12 +83,17 @@ func record(status *v1alpha1.RolloutDeliveryStatus, rendering workbuilder.Render
 	if status.State == v1alpha1.StateUnreachable {
 		return
 	}
-	if status.State != v1alpha1.StateApplying {
+	enter(status, v1alpha1.StateApplying, now)
+	announce(status)
+}
+
+// enter sets the state, and since when it is so if it was another.
+func enter(status *v1alpha1.RolloutDeliveryStatus, state v1alpha1.DeliveryState, now time.Time) {
+	if status.State != state {
 		since := metav1.NewTime(now.Truncate(time.Second))
 		status.StateSince = &since
 	}
-	status.State = v1alpha1.StateApplying
-	announce(status)
+	status.State = state
 }
 
 // announce says what is waited for once the recorded works are written, in the

@@ -64,12 +64,13 @@ func Freeze(spec v1alpha1.FleetRolloutSpec) (Frozen, error) {
 func (c content) freeze(spec v1alpha1.FleetRolloutSpec) (Frozen, error) {
 	slices.SortStableFunc(c.components, func(a, b component) int { return cmp.Compare(a.name, b.name) })
 	frozen := Frozen{Payload: v1alpha1.RevisionPayload{
-		Version: spec.Version,
-		Delivery: v1alpha1.DeliveryOptions{
-			Conflicts: spec.Delivery.ConflictsOrDefault(),
-			OnDelete:  spec.Delivery.OnDeleteOrDefault(),
-		},
+		Version:  spec.Version,
+		Requires: *spec.Requires.DeepCopy(),
+		Delivery: *spec.Delivery.DeepCopy(),
+		Health:   *spec.Health.DeepCopy(),
 	}}
+	frozen.Payload.Delivery.Conflicts = spec.Delivery.ConflictsOrDefault()
+	frozen.Payload.Delivery.OnDelete = spec.Delivery.OnDeleteOrDefault()
 	for _, part := range c.components {
 		slices.SortStableFunc(part.manifests, func(a, b manifest) int { return compareReferences(a.reference, b.reference) })
 		out := v1alpha1.Component{Name: part.name}

@@ -61,6 +61,11 @@ type playedCluster struct {
 	frozenWork bool
 	// health of a version on this cluster.
 	health func(version string) v1alpha1.Health
+	// existing and unserved are what a preflight finds on this cluster, drift what
+	// is reported of content that is applied.
+	existing []v1alpha1.ObjectReference
+	unserved []v1alpha1.RequiredAPI
+	drift    []v1alpha1.ObjectDrift
 }
 
 func alwaysHealthy(string) v1alpha1.Health { return v1alpha1.HealthHealthy }
@@ -273,7 +278,7 @@ func (p *player) report(ctx context.Context, c playedCluster) error {
 		if rendered == nil || rendered.Delivery != d.Spec.Delivery || rendered.Digest != d.Spec.Revision.Digest {
 			continue
 		}
-		condition, err := reportCondition(d, c.health(d.Spec.Revision.Version))
+		condition, err := reportCondition(d, c)
 		if err != nil {
 			return err
 		}
@@ -285,16 +290,24 @@ func (p *player) report(ctx context.Context, c playedCluster) error {
 	return p.client.Status().Update(ctx, addon)
 }
 
-func reportCondition(d v1alpha1.RolloutDelivery, health v1alpha1.Health) (metav1.Condition, error) {
-	message, err := v1alpha1.AgentReport{
+// reportCondition answers a preflight, or else reports the cluster's health.
+func reportCondition(d v1alpha1.RolloutDelivery, c playedCluster) (metav1.Condition, error) {
+	report := v1alpha1.AgentReport{
 		Digest:   d.Spec.Revision.Digest,
 		Delivery: d.Spec.Delivery,
-		Health:   health,
-		Text:     "played: " + string(health),
 		Objects:  int32(len(d.Status.Rendered.Objects)),
-	}.Encode()
+	}
+	if d.Status.Phase == v1alpha1.PhasePreflight {
+		report.Health = v1alpha1.HealthProgressing
+		report.Preflight = &v1alpha1.Preflight{Delivery: d.Spec.Delivery, Existing: c.existing, Unserved: c.unserved}
+	} else {
+		report.Health = c.health(d.Spec.Revision.Version)
+		report.Drift = c.drift
+	}
+	report.Text = "played: " + string(report.Health)
+	message, err := report.Encode()
 	status := metav1.ConditionUnknown
-	switch health {
+	switch report.Health {
 	case v1alpha1.HealthHealthy:
 		status = metav1.ConditionTrue
 	case v1alpha1.HealthDegraded, v1alpha1.HealthFailed:
@@ -303,7 +316,7 @@ func reportCondition(d v1alpha1.RolloutDelivery, health v1alpha1.Health) (metav1
 	return metav1.Condition{
 		Type:    v1alpha1.ConditionType(d.Spec.Rollout.Namespace, d.Spec.Rollout.Name),
 		Status:  status,
-		Reason:  string(health),
+		Reason:  string(report.Health),
 		Message: message,
 	}, err
 }
