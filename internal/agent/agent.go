@@ -67,6 +67,9 @@ type agent struct {
 	watches    *watches
 	complaints *complaints
 	preflights *preflights
+	addons     addonClient
+	recalled   *recollection
+	clock      clock.WithTicker
 	reporter   *reporter
 	lease      *lease
 }
@@ -98,8 +101,12 @@ func newAgent(o Options) (*agent, error) {
 	}
 
 	wall := clock.RealClock{}
-	a := &agent{hub: hub, deliveries: newDeliveries(wall), watches: newWatches(managed, wall)}
-	a.reporter = newReporter(addons.AddonV1alpha1().ManagedClusterAddOns(o.ClusterName), a.deliveries, a.judge, wall)
+	a := &agent{
+		hub: hub, deliveries: newDeliveries(wall), watches: newWatches(managed, wall), clock: wall,
+		addons: addons.AddonV1alpha1().ManagedClusterAddOns(o.ClusterName), recalled: &recollection{},
+	}
+	a.watches.recall = a.recalled.driftOf(a.deliveries)
+	a.reporter = newReporter(a.addons, a.deliveries, a.judge, wall)
 	a.watches.observer = a.reporter
 	a.complaints = newComplaints(managedKube, wall, a.reporter.objectChanged)
 	a.preflights = newPreflights(managedKube.Discovery(), managed.metadata, wall, a.reporter.mark)
@@ -202,6 +209,8 @@ func (a *agent) judge(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bool) 
 func (a *agent) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Before anything is seen, for it tells what is not new.
+	a.recalled.read(ctx, a.addons, a.clock)
 	informer, err := a.hub.GetInformer(ctx, &v1alpha1.RolloutDelivery{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch deliveries: %w", err)

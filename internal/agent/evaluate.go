@@ -44,6 +44,11 @@ type Sight struct {
 	// Inherited tells that the verdict on the object's progress was given to
 	// earlier content: it was there, word for word, before the content changed.
 	Inherited bool
+	// Drifts are what other field managers took from the object since its content
+	// arrived.
+	Drifts []drift
+	// ArrivedAt is when its content arrived, on the clock of the cluster's API.
+	ArrivedAt metav1.Time
 	// Complaint is what the object's pods complain about, if anything.
 	Complaint string
 }
@@ -84,6 +89,7 @@ func evaluate(d *v1alpha1.RolloutDelivery, look Look) (v1alpha1.AgentReport, boo
 			continue
 		}
 		health, message := judge(object, sight)
+		report.Drift = withDrift(report.Drift, object, sight)
 		if health == v1alpha1.HealthHealthy {
 			if object.Group == "batch" && object.Kind == "Job" {
 				report.CompletedJobs = append(report.CompletedJobs, object.Namespace+"/"+object.Name)
@@ -104,6 +110,16 @@ func evaluate(d *v1alpha1.RolloutDelivery, look Look) (v1alpha1.AgentReport, boo
 	}
 	report.Text = text(report, taken)
 	return report, true
+}
+
+// withDrift adds the drift of an object that is at its delivered content. An
+// object that is not there yet is about to be written anyhow.
+func withDrift(have []v1alpha1.ObjectDrift, wanted v1alpha1.RenderedObject, sight Sight) []v1alpha1.ObjectDrift {
+	if len(sight.Drifts) == 0 || sight.Meta == nil || stamp(sight.Meta) != wanted.Hash {
+		return have
+	}
+	have = append(have, reportDrift(wanted.ObjectReference, sight.Drifts)...)
+	return have[:min(len(have), maxDrift)]
 }
 
 // judge gives the health of one object, and says what is wrong with it.
@@ -168,6 +184,13 @@ func text(report v1alpha1.AgentReport, taken []string) string {
 	default:
 		line = fmt.Sprintf("%s; %d more of %d objects are not healthy", sentence(report.Unhealthy[0]), n-1, report.Objects)
 	}
+	switch n := len(report.Drift); n {
+	case 0:
+	case 1:
+		line += "; " + driftSentence(report.Drift[0])
+	default:
+		line += fmt.Sprintf("; %s, and %d more", driftSentence(report.Drift[0]), n-1)
+	}
 	switch n := len(taken); n {
 	case 0:
 	case 1:
@@ -180,6 +203,13 @@ func text(report v1alpha1.AgentReport, taken []string) string {
 
 func sentence(o v1alpha1.ObjectHealth) string {
 	return describe(o.ObjectReference) + ": " + o.Message
+}
+
+func driftSentence(d v1alpha1.ObjectDrift) string {
+	if d.Manager == nobody {
+		return fmt.Sprintf("somebody removed %s of %s", strings.Join(d.Paths, ", "), describe(d.ObjectReference))
+	}
+	return fmt.Sprintf("%s took %s of %s", d.Manager, strings.Join(d.Paths, ", "), describe(d.ObjectReference))
 }
 
 // describe names an object as people do: "Deployment payments/api".
@@ -205,4 +235,12 @@ func bounded(message string) string {
 		return message
 	}
 	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+}
+
+// cut shortens a string to so many bytes, at the end of a character.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
 }

@@ -44,6 +44,7 @@ type kindWatch struct {
 	observer observer
 	stop     context.CancelFunc
 	startAt  time.Time
+	owned    *ownerships
 
 	mu      sync.RWMutex
 	access  Access
@@ -61,7 +62,7 @@ type seenObject struct {
 
 func newKindWatch(kind schema.GroupVersionKind, c clients, clock clock.WithTicker, o observer) *kindWatch {
 	return &kindWatch{
-		kind: kind, clients: c, clock: clock, observer: o, startAt: clock.Now(),
+		kind: kind, clients: c, clock: clock, observer: o, startAt: clock.Now(), owned: newOwnerships(),
 		access: AccessSettling, objects: map[types.NamespacedName]seenObject{},
 	}
 }
@@ -75,6 +76,8 @@ func (w *kindWatch) see(namespace, name string) Sight {
 		return sight
 	}
 	sight.Meta, sight.Full = seen.meta, seen.full
+	owned := w.owned.of(seen.meta)
+	sight.Drifts, sight.ArrivedAt = owned.drifts, owned.arrivedAt
 	if sight.Full != nil && seen.inherited != "" {
 		sight.Inherited = seen.inherited == verdict(seen.full)
 	}
@@ -167,7 +170,7 @@ func (w *kindWatch) watch(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	informer := w.informer(mapping.Resource)
-	if err := informer.SetTransform(withoutManagedFields); err != nil {
+	if err := informer.SetTransform(w.withoutManagedFields); err != nil {
 		return false, fmt.Errorf("watch %s: %w", w.kind, err)
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(
@@ -221,8 +224,11 @@ func (w *kindWatch) informer(resource schema.GroupVersionResource) cache.SharedI
 		w.clients.metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{}, onlyDelivered).Informer()
 }
 
-func withoutManagedFields(o any) (any, error) {
+// withoutManagedFields keeps of the managedFields what drift is seen by, and
+// drops them: they are often larger than the rest.
+func (w *kindWatch) withoutManagedFields(o any) (any, error) {
 	if object, err := meta.Accessor(o); err == nil {
+		w.owned.observe(object)
 		object.SetManagedFields(nil)
 	}
 	return o, nil
@@ -266,9 +272,17 @@ func (w *kindWatch) remove(o any) {
 	}
 	key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
 	w.mu.Lock()
-	delete(w.objects, key)
+	w.drop(key)
 	w.mu.Unlock()
 	w.observer.objectChanged(w.keyOf(key))
+}
+
+// drop forgets an object. The caller holds the lock.
+func (w *kindWatch) drop(key types.NamespacedName) {
+	if seen, found := w.objects[key]; found {
+		w.owned.forget(seen.meta)
+		delete(w.objects, key)
+	}
 }
 
 // forgetAllBut drops what went while nobody watched.
@@ -277,7 +291,7 @@ func (w *kindWatch) forgetAllBut(store cache.Store) {
 	w.mu.Lock()
 	for key := range w.objects {
 		if _, exists, err := store.GetByKey(cache.NewObjectName(key.Namespace, key.Name).String()); err == nil && !exists {
-			delete(w.objects, key)
+			w.drop(key)
 			gone = append(gone, key)
 		}
 	}

@@ -56,7 +56,6 @@ type preflightFixture struct {
 
 var (
 	apiDeployment = v1alpha1.ObjectReference{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "payments", Name: "api"}
-	apiConfig     = v1alpha1.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "payments", Name: "api"}
 	apiSecret     = v1alpha1.ObjectReference{Version: "v1", Kind: "Secret", Namespace: "payments", Name: "api"}
 	thing         = v1alpha1.ObjectReference{Group: "example.com", Version: "v1", Kind: "Thing", Namespace: "payments", Name: "api"}
 	thingCRD      = v1alpha1.ObjectReference{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Name: "things.example.com"}
@@ -109,16 +108,16 @@ func (f *preflightFixture) answer(t *testing.T) v1alpha1.AgentReport {
 }
 
 func TestAPreflightNamesWhatExistsAndIsNotOurs(t *testing.T) {
-	other := apiConfig
+	other := configRef
 	other.Name = "other"
 	f := newPreflightFixture(t, []runtime.Object{
 		objectOf(apiDeployment, oursOf("platform", "payments")),
-		objectOf(apiConfig, nil),
+		objectOf(configRef, nil),
 		objectOf(other, oursOf("platform", "another-rollout")),
 		objectOf(apiSecret, nil),
-	}, apiDeployment, apiConfig, apiSecret, other)
+	}, apiDeployment, configRef, apiSecret, other)
 	report := f.answer(t)
-	want := &v1alpha1.Preflight{Delivery: 7, Existing: []v1alpha1.ObjectReference{apiConfig, other}}
+	want := &v1alpha1.Preflight{Delivery: 7, Existing: []v1alpha1.ObjectReference{configRef, other}}
 	if diff := cmp.Diff(want, report.Preflight); diff != "" {
 		t.Errorf("preflight (-want +got):\n%s", diff)
 	}
@@ -212,7 +211,7 @@ func TestAPreflightSaysWhatItMayNotRead(t *testing.T) {
 func TestAPreflightThatDoesNotFitSaysSo(t *testing.T) {
 	var existing []v1alpha1.ObjectReference
 	for i := range maxExisting {
-		ref := apiConfig
+		ref := configRef
 		ref.Name = fmt.Sprintf("config-%03d", i)
 		existing = append(existing, ref)
 	}

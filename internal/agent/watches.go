@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -53,6 +54,9 @@ type watches struct {
 	clients  clients
 	clock    clock.WithTicker
 	observer observer
+	// recall is what drift of an object was reported before the agent was
+	// restarted. It may be nil.
+	recall func(objectKey) []drift
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionKind]*kindWatch
@@ -78,6 +82,9 @@ func (w *watches) want(ctx context.Context, wanted sets.Set[schema.GroupVersionK
 			continue
 		}
 		watch := newKindWatch(kind, w.clients, w.clock, w.observer)
+		if w.recall != nil {
+			watch.owned.recall = func(name types.NamespacedName) []drift { return w.recall(watch.keyOf(name)) }
+		}
 		var kindCtx context.Context
 		kindCtx, watch.stop = context.WithCancel(ctx)
 		w.kinds[kind] = watch
