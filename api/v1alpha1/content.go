@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -44,6 +45,26 @@ func ContentHash(value any) (string, error) {
 		return "", err
 	}
 	return HashOf(raw), nil
+}
+
+// ContentHash is the hash of an object of this content as it is delivered, for
+// its stamp. It is keyed if the content has a key.
+func (p RevisionPayload) ContentHash(object any) (string, error) {
+	raw, err := CanonicalJSON(object)
+	if err != nil {
+		return "", err
+	}
+	return p.HashOf(raw), nil
+}
+
+// HashOf is the ContentHash of JSON that is canonical already.
+func (p RevisionPayload) HashOf(canonical []byte) string {
+	if len(p.HashKey) == 0 {
+		return HashOf(canonical)
+	}
+	mac := hmac.New(sha256.New, p.HashKey)
+	_, _ = mac.Write(canonical)
+	return "sha256:" + hex.EncodeToString(mac.Sum(nil))
 }
 
 // HashOf is the ContentHash of JSON that is canonical already.

@@ -167,6 +167,10 @@ type RevisionPayload struct {
 	Overrides []Override `json:"overrides,omitempty"`
 	// Delivery says how it is applied and removed.
 	Delivery DeliveryOptions `json:"delivery,omitzero"`
+	// HashKey is there if some of the content comes from a Secret. It makes every
+	// hash of the content one that cannot be guessed: without it, whoever may read
+	// the hash of a password could try passwords until one fits. It is secret.
+	HashKey []byte `json:"hashKey,omitempty"`
 	// Health says what counts as proof.
 	Health HealthPolicy `json:"health,omitzero"`
 }

@@ -1077,6 +1077,11 @@ func (in *RevisionPayload) DeepCopyInto(out *RevisionPayload) {
 		}
 	}
 	in.Delivery.DeepCopyInto(&out.Delivery)
+	if in.HashKey != nil {
+		in, out := &in.HashKey, &out.HashKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
+	}
 	in.Health.DeepCopyInto(&out.Health)
 }
 

@@ -22,9 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 	"open-cluster-management.io/fleet-rollout/internal/observe"
+	"open-cluster-management.io/fleet-rollout/internal/revision"
 )
 
 // The field indexes of the rollout controller.
@@ -33,6 +35,8 @@ const (
 	placementField = "spec.placements.name"
 	// decidedClusterField indexes PlacementDecisions by the clusters they name.
 	decidedClusterField = "status.decisions.clusterName"
+	// sourceField indexes FleetRollouts by the objects that manifestsFrom names.
+	sourceField = "spec.template.components.manifestsFrom"
 )
 
 // SetupWithManager registers the reconciler, its indexes and its watches.
@@ -47,6 +51,7 @@ func (r *RolloutReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		{&v1alpha1.RolloutDelivery{}, observe.DeliveryNameField, observe.IndexDeliveryName},
 		{&v1alpha1.RolloutAction{}, observe.ActionRolloutField, observe.IndexActionRollout},
 		{&v1alpha1.FleetRollout{}, placementField, placementsOf},
+		{&v1alpha1.FleetRollout{}, sourceField, sourcesOf},
 		{&clusterv1beta1.PlacementDecision{}, decidedClusterField, clustersOf},
 	} {
 		if err := indexer.IndexField(context.Background(), index.object, index.field, index.extract); err != nil {
@@ -54,6 +59,11 @@ func (r *RolloutReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}
 	}
 
+	sources, err := newSourceCache(mgr)
+	if err != nil {
+		return fmt.Errorf("cache the sources of manifests: %w", err)
+	}
+	r.observer.Sources = sources
 	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.FleetRollout{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
@@ -62,6 +72,8 @@ func (r *RolloutReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.RolloutRevision{}, owned, builder.WithPredicates(r.foreignWrites(r.observer.Revisions.Wrote))).
 		Watches(&v1alpha1.RolloutAction{}, handler.EnqueueRequestsFromMapFunc(rolloutsOfAction)).
 		Watches(&corev1.Secret{}, owned).
+		WatchesRawSource(source.Kind[client.Object](sources, observe.SourceMetadata(revision.SourceConfigMap), r.sourceHandler(revision.SourceConfigMap))).
+		WatchesRawSource(source.Kind[client.Object](sources, observe.SourceMetadata(revision.SourceSecret), r.sourceHandler(revision.SourceSecret))).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfPlacement)).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfDecision)).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfCluster), builder.WithPredicates(clusterChanged())).

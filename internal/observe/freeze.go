@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,12 +24,14 @@ type freezeInput struct {
 	inUse map[string]bool
 }
 
-// frozenTemplate is the template of one generation, frozen, or why it could not
-// be, and how it compares to the contents that it may replace.
+// frozenTemplate is the template of one generation with its sources at certain
+// versions, frozen, or why it could not be, and how it compares to the contents
+// that it may replace.
 type frozenTemplate struct {
 	generation int64
+	sources    string
 	frozen     revision.Frozen
-	problem    string
+	problem    *v1alpha1.Cause
 	// findings by the digest that was compared with; empty if it may follow.
 	findings map[string]string
 }
@@ -45,18 +48,14 @@ type freezeResult struct {
 // none. A revision that does not exist yet is created, its payload first: a
 // crash in between leaves a Secret that the next attempt takes up.
 func (o *Observer) freezeTemplate(ctx context.Context, fro *v1alpha1.FleetRollout, in freezeInput) (freezeResult, error) {
-	template, ok := o.frozen.get(fro.UID)
-	if !ok || template.generation != fro.Generation {
-		template = frozenTemplate{generation: fro.Generation, findings: map[string]string{}}
-		frozen, err := revision.Freeze(fro.Spec)
-		if err != nil {
-			template.problem = err.Error()
-		}
-		template.frozen = frozen
-		o.frozen.put(fro.UID, template)
+	template, err := o.frozenTemplate(ctx, fro)
+	if err != nil {
+		// What runs must not be left alone because a source cannot be read: rollbacks
+		// and deadlines go on (law 4), and it is tried again.
+		return freezeResult{byServer: true, refusal: sourceMissing(fmt.Sprintf("manifestsFrom: %v", err))}, nil
 	}
-	if template.problem != "" {
-		return freezeResult{refusal: invalidSpec(template.problem)}, nil
+	if template.problem != nil {
+		return freezeResult{refusal: template.problem}, nil
 	}
 	if refusal, err := o.whyNotAfter(ctx, fro, template, in); err != nil || refusal != nil {
 		return freezeResult{refusal: refusal}, err
@@ -78,6 +77,34 @@ func (o *Observer) freezeTemplate(ctx context.Context, fro *v1alpha1.FleetRollou
 	}
 	_, err = o.createPayload(ctx, fro, payload)
 	return freezeResult{revision: existing}, err
+}
+
+// frozenTemplate freezes the template, unless that was done already with the
+// sources as they are.
+func (o *Observer) frozenTemplate(ctx context.Context, fro *v1alpha1.FleetRollout) (frozenTemplate, error) {
+	versions, err := o.sourceVersions(ctx, fro)
+	if err != nil {
+		return frozenTemplate{}, err
+	}
+	template, ok := o.frozen.get(fro.UID)
+	if ok && template.generation == fro.Generation && template.sources == versions {
+		return template, nil
+	}
+	template = frozenTemplate{generation: fro.Generation, sources: versions, findings: map[string]string{}}
+	sources, err := o.readSources(ctx, fro)
+	if err != nil {
+		return frozenTemplate{}, err
+	}
+	template.frozen, err = revision.FreezeWith(fro.Spec, sources)
+	var missing *revision.MissingSourceError
+	switch {
+	case errors.As(err, &missing):
+		template.problem = sourceMissing(err.Error())
+	case err != nil:
+		template.problem = invalidSpec(err.Error())
+	}
+	o.frozen.put(fro.UID, template)
+	return template, nil
 }
 
 // whyNotAfter compares the template with the contents that it would replace: no
@@ -261,6 +288,10 @@ func refusedByServer(kind string, err error) *v1alpha1.Cause {
 func nameTaken(kind string, object client.Object) *v1alpha1.Cause {
 	return invalidSpec(fmt.Sprintf("%s %s/%s exists and is not of this FleetRollout; if an earlier one of the same name left it, it is about to be collected, otherwise delete it",
 		kind, object.GetNamespace(), object.GetName()))
+}
+
+func sourceMissing(message string) *v1alpha1.Cause {
+	return &v1alpha1.Cause{Reason: v1alpha1.ReasonSourceMissing, Message: message}
 }
 
 func invalidSpec(message string) *v1alpha1.Cause {

@@ -35,6 +35,10 @@ type Observer struct {
 	// Live reads from the API server itself.
 	Live client.Reader
 
+	// Sources reads the metadata of the ConfigMaps and Secrets that manifestsFrom
+	// names, best from a cache of nothing but metadata. NewObserver sets it to Live.
+	Sources client.Reader
+
 	// Liveness of the agents; fed by the delivery controller's watches.
 	Liveness *liveness.Tracker
 
@@ -52,6 +56,7 @@ func NewObserver(c client.Client, live client.Reader, tracker *liveness.Tracker,
 	return &Observer{
 		Client:     c,
 		Live:       live,
+		Sources:    live,
 		Liveness:   tracker,
 		Deliveries: NewOwnWrites[*v1alpha1.RolloutDelivery](clock),
 		Revisions:  NewOwnWrites[*v1alpha1.RolloutRevision](clock),

@@ -15,6 +15,8 @@ type Finding struct {
 	Field string
 	// Message names object, field and values, and says what to do instead.
 	Message string
+
+	describe string
 }
 
 type objectKey struct {
@@ -29,9 +31,11 @@ type pair struct {
 
 func (p pair) finding(field, message string) Finding {
 	return Finding{
-		Object:  v1alpha1.ReferenceOf(p.next),
-		Field:   field,
-		Message: v1alpha1.Describe(p.next) + ", " + field + ": " + message,
+		Object: v1alpha1.ReferenceOf(p.next),
+		Field:  field,
+
+		describe: v1alpha1.Describe(p.next),
+		Message:  v1alpha1.Describe(p.next) + ", " + field + ": " + message,
 	}
 }
 

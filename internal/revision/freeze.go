@@ -2,6 +2,7 @@ package revision
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,25 +44,35 @@ type Frozen struct {
 	Inventory []v1alpha1.InventoryEntry
 }
 
-// Freeze makes a revision's content out of a spec. It returns an *InvalidError
-// that holds everything that is wrong with the spec, by field.
+// Freeze is FreezeWith for a spec without manifestsFrom.
 func Freeze(spec v1alpha1.FleetRolloutSpec) (Frozen, error) {
+	return FreezeWith(spec, Sources{})
+}
+
+// FreezeWith makes a revision's content out of a spec and the sources that
+// SourceNames names. It returns an *InvalidError that holds everything that is
+// wrong with the spec and the sources, by field, or else a *MissingSourceError
+// if sources do not exist.
+func FreezeWith(spec v1alpha1.FleetRolloutSpec, sources Sources) (Frozen, error) {
 	path := field.NewPath("spec")
 	problems := checkVersion(path.Child("version"), spec.Version)
 	problems = append(problems, checkPlacements(path.Child("placements"), spec.Placements)...)
 	problems = append(problems, CheckStrategy(path.Child("strategy"), spec.Strategy)...)
 	problems = append(problems, checkRollback(path.Child("rollback"), spec.Rollback)...)
 
-	content, found := readTemplate(path.Child("template"), spec.Template)
+	content, missing, found := readTemplate(path.Child("template"), spec.Template, sources)
 	problems = append(problems, found...)
-	if len(problems) > 0 {
+	switch {
+	case len(problems) > 0:
 		return Frozen{}, &InvalidError{Problems: problems}
+	case len(missing) > 0:
+		return Frozen{}, &MissingSourceError{Missing: missing}
 	}
-	return content.freeze(spec)
+	return content.freeze(spec, sources.HashKey)
 }
 
 // freeze writes the canonical payload of a template that has no problems.
-func (c content) freeze(spec v1alpha1.FleetRolloutSpec) (Frozen, error) {
+func (c content) freeze(spec v1alpha1.FleetRolloutSpec, hashKey []byte) (Frozen, error) {
 	slices.SortStableFunc(c.components, func(a, b component) int { return cmp.Compare(a.name, b.name) })
 	frozen := Frozen{Payload: v1alpha1.RevisionPayload{
 		Version:  spec.Version,
@@ -71,6 +82,12 @@ func (c content) freeze(spec v1alpha1.FleetRolloutSpec) (Frozen, error) {
 	}}
 	frozen.Payload.Delivery.Conflicts = spec.Delivery.ConflictsOrDefault()
 	frozen.Payload.Delivery.OnDelete = spec.Delivery.OnDeleteOrDefault()
+	if NeedHashKey(spec.Template) {
+		if len(hashKey) == 0 {
+			return Frozen{}, errors.New("freeze content that comes from a Secret: there is no key for its hashes")
+		}
+		frozen.Payload.HashKey = hashKey
+	}
 	for _, part := range c.components {
 		slices.SortStableFunc(part.manifests, func(a, b manifest) int { return compareReferences(a.reference, b.reference) })
 		out := v1alpha1.Component{Name: part.name}
@@ -78,7 +95,7 @@ func (c content) freeze(spec v1alpha1.FleetRolloutSpec) (Frozen, error) {
 			out.Manifests = append(out.Manifests, runtime.RawExtension{Raw: m.raw})
 			frozen.Inventory = append(frozen.Inventory, v1alpha1.InventoryEntry{
 				ObjectReference: m.reference,
-				Hash:            v1alpha1.HashOf(m.raw),
+				Hash:            frozen.Payload.HashOf(m.raw),
 				Component:       part.name,
 			})
 		}

@@ -82,6 +82,12 @@ func ImmutableChanges(previous, next v1alpha1.RevisionPayload) []Finding {
 			findings = append(findings, both.pod()...)
 		}
 	}
+	if len(previous.HashKey)+len(next.HashKey) > 0 {
+		for i, finding := range findings {
+			findings[i].Message = fmt.Sprintf("%s, %s: it changes, and %s (values are not shown where content comes from a Secret)",
+				finding.describe, finding.Field, renameFix)
+		}
+	}
 	return findings
 }
 

@@ -94,11 +94,11 @@ func checkStringMap(at *field.Path, value any) field.ErrorList {
 }
 
 // checkKind finds what is wrong with an object of its kind.
-func checkKind(at *field.Path, object *unstructured.Unstructured) field.ErrorList {
+func checkKind(at *field.Path, object *unstructured.Unstructured, from origin) field.ErrorList {
 	kind := object.GroupVersionKind()
 	switch kind.GroupKind() {
 	case schema.GroupKind{Kind: "Secret"}:
-		if problems := checkSecret(at, object); len(problems) > 0 {
+		if problems := checkSecret(at, object); len(problems) > 0 && from != inSecret {
 			return problems
 		}
 	case jobKind:
@@ -116,7 +116,7 @@ func checkSecret(at *field.Path, object *unstructured.Unstructured) field.ErrorL
 	for _, name := range []string{"data", "stringData"} {
 		if data, ok := object.Object[name].(map[string]any); ok && len(data) > 0 {
 			problems = append(problems, field.Forbidden(at.Child(name),
-				fmt.Sprintf("%s must not carry its data inline, where whoever may read FleetRollouts could read it; create the Secret on the clusters by other means, and refer to it by name", v1alpha1.Describe(object))))
+				fmt.Sprintf("%s must not carry its data inline, where whoever may read FleetRollouts could read it; move the manifest into a Secret, and name that in manifestsFrom", v1alpha1.Describe(object))))
 		}
 	}
 	return problems

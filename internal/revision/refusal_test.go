@@ -76,7 +76,7 @@ func TestRefusalNamesObjectValueAndFixAndNeverASecret(t *testing.T) {
 	}{
 		"Job with a TTL":   {"{apiVersion: batch/v1, kind: Job, metadata: {name: migrate, namespace: shop}, spec: {ttlSecondsAfterFinished: 60, template: {spec: {}}}}", []string{"Job shop/migrate", "60", "recreates", "remove the field"}},
 		"large object":     {"{apiVersion: v1, kind: ConfigMap, metadata: {name: big, namespace: shop}, data: {text: " + strings.Repeat("x", 600<<10) + "}}", []string{"ConfigMap shop/big", "bytes", "512000"}},
-		"Secret with data": {"{apiVersion: v1, kind: Secret, metadata: {name: creds, namespace: shop}, stringData: {password: hush}}", []string{"Secret shop/creds", "by other means"}},
+		"Secret with data": {"{apiVersion: v1, kind: Secret, metadata: {name: creds, namespace: shop}, stringData: {password: hush}}", []string{"Secret shop/creds", "manifestsFrom"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

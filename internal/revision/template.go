@@ -28,15 +28,13 @@ type manifest struct {
 	raw       []byte
 }
 
-// readTemplate reads all manifests. What it returns is complete only if there
-// are no problems.
-func readTemplate(path *field.Path, template v1alpha1.Template) (content, field.ErrorList) {
+// readTemplate reads all manifests, those of sources among them. What it returns
+// is complete only if there are no problems and nothing is missing.
+func readTemplate(path *field.Path, template v1alpha1.Template, sources Sources) (read content, missing, problems field.ErrorList) {
 	path = path.Child("components")
 	if len(template.Components) == 0 {
-		return content{}, field.ErrorList{field.Required(path, "write at least one component with one manifest")}
+		return content{}, nil, field.ErrorList{field.Required(path, "write at least one component with one manifest")}
 	}
-	var read content
-	var problems field.ErrorList
 	names := map[string]bool{}
 	for i, source := range template.Components {
 		path := path.Index(i)
@@ -44,26 +42,29 @@ func readTemplate(path *field.Path, template v1alpha1.Template) (content, field.
 			problems = append(problems, duplicate(path.Child("name"), source.Name, "give each component a name of its own"))
 		}
 		names[source.Name] = true
-		if len(source.Manifests) == 0 {
+		if len(source.Manifests)+len(source.ManifestsFrom) == 0 {
 			problems = append(problems, field.Required(path.Child("manifests"), fmt.Sprintf("component %q has no manifest; write one, or remove the component", source.Name)))
 		}
 		part := component{name: source.Name}
 		for j, extension := range source.Manifests {
-			m, found := readManifest(path.Child("manifests").Index(j), extension)
+			m, found := readManifest(path.Child("manifests").Index(j), extension, inTemplate)
 			problems = append(problems, found...)
 			if len(found) == 0 {
 				part.manifests = append(part.manifests, m)
 			}
 		}
+		fromSources, found := sources.readSources(path.Child("manifestsFrom"), source.ManifestsFrom, &missing)
+		part.manifests = append(part.manifests, fromSources...)
+		problems = append(problems, found...)
 		read.components = append(read.components, part)
 	}
 	problems = append(problems, read.checkScopes()...)
 	problems = append(problems, read.checkTogether(path)...)
-	return read, problems
+	return read, missing, problems
 }
 
 // readManifest decodes, cleans and checks one manifest by itself.
-func readManifest(path *field.Path, extension runtime.RawExtension) (manifest, field.ErrorList) {
+func readManifest(path *field.Path, extension runtime.RawExtension, from origin) (manifest, field.ErrorList) {
 	raw := extension.Raw
 	if raw == nil && extension.Object != nil {
 		encoded, err := json.Marshal(extension.Object)
@@ -81,7 +82,7 @@ func readManifest(path *field.Path, extension runtime.RawExtension) (manifest, f
 	}
 	object := &unstructured.Unstructured{Object: plain}
 	clean(object)
-	problems := checkKind(path, object)
+	problems := checkKind(path, object, from)
 
 	canonical, err := v1alpha1.CanonicalJSON(object.Object)
 	if err != nil {

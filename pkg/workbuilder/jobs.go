@@ -60,7 +60,7 @@ func nameJobs(objects []*unstructured.Unstructured, request Request) ([]*unstruc
 			kept = append(kept, object)
 			continue
 		}
-		hash, err := v1alpha1.ContentHash(object.Object)
+		hash, err := request.Payload.ContentHash(object.Object)
 		if err != nil {
 			return nil, nil, fmt.Errorf("hash %s: %w", v1alpha1.Describe(object), err)
 		}

@@ -99,7 +99,7 @@ func Render(request Request) (Rendering, error) {
 			return Rendering{}, fmt.Errorf("render %s for cluster %q: it would be delivered twice; rename one of the two in the template", v1alpha1.Describe(object), request.Cluster)
 		}
 		seen[keyOf(object)] = true
-		hash, err := stamp(object, spec.Rollout)
+		hash, err := stamp(object, spec.Rollout, request.Payload)
 		if err != nil {
 			return Rendering{}, fmt.Errorf("render %s for cluster %q: %w", v1alpha1.Describe(object), request.Cluster, err)
 		}
@@ -149,7 +149,7 @@ func removeStamp(object *unstructured.Unstructured) {
 
 // stamp labels an object as one of the rollout and annotates it with the hash
 // of the content as it is delivered, the annotation itself left out.
-func stamp(object *unstructured.Unstructured, rollout v1alpha1.RolloutReference) (string, error) {
+func stamp(object *unstructured.Unstructured, rollout v1alpha1.RolloutReference, payload v1alpha1.RevisionPayload) (string, error) {
 	annotations := object.GetAnnotations()
 	if kept, ok := annotations[v1alpha1.AnnotationContentHash]; ok {
 		// Only content that was taken over from a present work carries a stamp,
@@ -164,7 +164,7 @@ func stamp(object *unstructured.Unstructured, rollout v1alpha1.RolloutReference)
 	labels[v1alpha1.LabelRolloutName] = rollout.Name
 	object.SetLabels(labels)
 
-	hash, err := v1alpha1.ContentHash(object.Object)
+	hash, err := payload.ContentHash(object.Object)
 	if err != nil {
 		return "", err
 	}

@@ -77,7 +77,7 @@ var _ = Describe("The manifests of a FleetRollout", func() {
 				"{apiVersion: v1, kind: Secret, metadata: {name: creds}, stringData: {password: s3cr3t}}",
 				settings + ", {apiVersion: v1, kind: Secret, metadata: {name: creds}, immutable: true, stringData: {}}",
 			},
-			says: []string{"spec.template.components", `component "api": Secret "creds" holds data or stringData inline`, "deliver the Secret by other means"},
+			says: []string{"spec.template.components", `component "api": Secret "creds" holds data or stringData inline`, "a Secret that manifestsFrom names"},
 		}),
 		Entry("a Job does not expire", rule{
 			accept: []string{
@@ -159,7 +159,7 @@ var _ = Describe("The admission policy of FleetRollouts", func() {
 		})).To(Succeed())
 		Expect(edit(ctx, rollout, func(r *unstructured.Unstructured) {
 			Expect(unstructured.SetNestedField(r.Object, true, "spec", "paused")).To(Succeed())
-		})).To(MatchError(ContainSubstring("deliver the Secret by other means")))
+		})).To(MatchError(ContainSubstring("a Secret that manifestsFrom names")))
 
 		Expect(k8s.Delete(ctx, rollout)).To(Succeed())
 		Expect(edit(ctx, rollout, func(r *unstructured.Unstructured) { r.SetFinalizers(nil) })).To(Succeed())
