@@ -3,6 +3,7 @@ package revision
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -211,6 +214,28 @@ func readDocuments(path *field.Path, name SourceName, key string, text []byte) (
 		}
 		problems = append(problems, found...)
 	}
+}
+
+// mergeStringData writes the stringData of a Secret into its data, as the API
+// server does. Server-side apply would not: a key that a later revision leaves out
+// of stringData stays in data for ever.
+func mergeStringData(object *unstructured.Unstructured) {
+	if object.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
+		return
+	}
+	plain, _, _ := unstructured.NestedStringMap(object.Object, "stringData")
+	unstructured.RemoveNestedField(object.Object, "stringData")
+	if len(plain) == 0 {
+		return
+	}
+	data, _, _ := unstructured.NestedMap(object.Object, "data")
+	if data == nil {
+		data = map[string]any{}
+	}
+	for key, value := range plain {
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	object.Object["data"] = data
 }
 
 var lineOfError = regexp.MustCompile(`line \d+`)

@@ -83,6 +83,9 @@ func readManifest(path *field.Path, extension runtime.RawExtension, from origin)
 	object := &unstructured.Unstructured{Object: plain}
 	clean(object)
 	problems := checkKind(path, object, from)
+	if len(problems) == 0 && from == inSecret {
+		mergeStringData(object)
+	}
 
 	canonical, err := v1alpha1.CanonicalJSON(object.Object)
 	if err != nil {
