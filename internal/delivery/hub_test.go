@@ -282,21 +282,8 @@ func (h *hub) answer(found v1alpha1.Preflight) {
 	h.t.Helper()
 	spec := h.delivery().Spec
 	found.Delivery = spec.Delivery
-	h.agent.Condition = conditionOf(h.t, v1alpha1.AgentReport{Digest: spec.Revision.Digest, Delivery: spec.Delivery,
+	h.agent.Condition = condition(v1alpha1.AgentReport{Digest: spec.Revision.Digest, Delivery: spec.Delivery,
 		Health: v1alpha1.HealthProgressing, Preflight: &found})
-}
-
-func conditionOf(t *testing.T, report v1alpha1.AgentReport) *metav1.Condition {
-	t.Helper()
-	message, err := report.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	status := metav1.ConditionUnknown
-	if report.Health == v1alpha1.HealthHealthy {
-		status = metav1.ConditionTrue
-	}
-	return &metav1.Condition{Type: v1alpha1.ConditionType("shop", "api"), Status: status, Reason: string(report.Health), Message: message}
 }
 
 func (h *hub) reconcileOnce() error {

@@ -45,14 +45,14 @@ func TestNothingIsWrittenBeforeALiveAgentAnswersThisDelivery(t *testing.T) {
 	} {
 		said, agent, cluster := report, h.agent, h.cluster
 		change(&said)
-		h.agent.Condition = conditionOf(t, said)
+		h.agent.Condition = condition(said)
 		h.mustReconcile()
 		if len(h.works()) > 0 {
 			t.Fatalf("%s lets the work be written", name)
 		}
 		h.agent, h.cluster = agent, cluster
 	}
-	h.agent.Condition = conditionOf(t, report)
+	h.agent.Condition = condition(report)
 	h.mustReconcile()
 	if got := h.content(); got != "ConfigMap/settings=1" {
 		t.Errorf("the work carries %q", got)
@@ -153,7 +153,7 @@ func TestWhereNotAllExistingObjectsHadRoomNoneIsTakenOver(t *testing.T) {
 	h.intend(h.freeze(1, "1.0.0", settings("1"), service()), v1alpha1.DirectionForward)
 	h.mustReconcile()
 	spec := h.delivery().Spec
-	h.agent.Condition = conditionOf(t, v1alpha1.AgentReport{Digest: spec.Revision.Digest, Delivery: 1, Health: v1alpha1.HealthProgressing,
+	h.agent.Condition = condition(v1alpha1.AgentReport{Digest: spec.Revision.Digest, Delivery: 1, Health: v1alpha1.HealthProgressing,
 		Truncated: true, Preflight: &v1alpha1.Preflight{Delivery: 1, Existing: []v1alpha1.ObjectReference{ref("v1", "Service", "s")}}})
 	h.mustReconcile()
 	if got := h.delivery().Status.Unadopted; len(got) != 2 {

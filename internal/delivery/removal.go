@@ -122,5 +122,5 @@ func (a *Applier) settle(status *v1alpha1.RolloutDeliveryStatus, state v1alpha1.
 	}
 	status.State, status.Reason, status.Message = state, v1alpha1.ReasonRemoving, cut(message, v1alpha1.MaxMessageLength)
 	status.HealthySince, status.UnhealthySince, status.LostSince = nil, nil, nil
-	status.UnhealthyObjects = nil
+	status.UnhealthyObjects, status.WorstObject = nil, ""
 }

@@ -152,7 +152,8 @@ var _ = Describe("kubectl get", func() {
 		expectRow(ctx, delivery, "rolloutdeliveries", func(d *v1alpha1.RolloutDelivery) {
 			d.Status = v1alpha1.RolloutDeliveryStatus{
 				State: v1alpha1.StateDegraded, Reason: v1alpha1.ReasonApplyFailed, Message: "Deployment payments/api: forbidden",
-				StateSince: &metav1.Time{Time: time.Now().Add(-90 * time.Minute)},
+				StateSince:  &metav1.Time{Time: time.Now().Add(-90 * time.Minute)},
+				WorstObject: "Deployment payments/api (Degraded)",
 			}
 		},
 			column{Name: "Name", Value: "platform-payments-0a0a0a0a0a"},
@@ -163,6 +164,7 @@ var _ = Describe("kubectl get", func() {
 			column{Name: "Reason", Value: "ApplyFailed"},
 			column{Name: "Since", Value: "90m"},
 			column{Name: "Group", Value: "canary", Wide: true},
+			column{Name: "Worst Object", Value: "Deployment payments/api (Degraded)", Wide: true},
 			column{Name: "Message", Value: "Deployment payments/api: forbidden", Wide: true},
 		)
 	})
