@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
@@ -129,7 +130,20 @@ func TestExistingObjectsOutsideAdoptAreRecordedAndCarriedOver(t *testing.T) {
 	h.settle()
 
 	h.existing = nil
-	h.intend(h.freeze(2, "1.1.0", settings("2"), service(), manifest("v1", "ConfigMap", "more", "2")), v1alpha1.DirectionForward)
+	second := h.freeze(2, "1.1.0", settings("2"), service(), manifest("v1", "ConfigMap", "more", "2"))
+	payload := secretOf(second)
+	if err := h.client.Get(background, client.ObjectKeyFromObject(payload), payload); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.client.Delete(background, payload); err != nil {
+		t.Fatal(err)
+	}
+	h.intend(second, v1alpha1.DirectionForward)
+	h.settle() // nothing can be rendered, and that is recorded
+	payload.ResourceVersion = ""
+	if err := h.client.Create(background, payload); err != nil {
+		t.Fatal(err)
+	}
 	h.settle()
 	h.intend(first, v1alpha1.DirectionRollback)
 	h.settle()
@@ -188,6 +202,15 @@ func TestAnAPIThatIsNotServedBlocksUntilItIs(t *testing.T) { // law 17
 	if h.writes != before {
 		t.Error("a blocked cluster is written to although nothing changes")
 	}
+	blocked := h.agent.Condition
+	h.agent.Condition = nil
+	h.clock.SetTime(noon.Add(5 * time.Minute))
+	h.mustReconcile()
+	if at := h.delivery().Status.WrittenAt; at == nil || !at.Time.Equal(noon.Add(5*time.Minute)) {
+		t.Errorf("an agent that says nothing any more has no deadline but %v", at)
+	}
+	h.agent.Condition = blocked
+	h.mustReconcile()
 	h.clock.SetTime(noon.Add(10 * time.Minute))
 	h.answer(v1alpha1.Preflight{})
 	h.mustReconcile()
@@ -236,7 +259,7 @@ func TestAnAPIThatTheContentBringsBlocksNobody(t *testing.T) {
 func TestOnlyNewObjectsAreAskedAbout(t *testing.T) {
 	h := newHub(t)
 	job := manifest("batch/v1", "Job", "migrate", "image:1")
-	first := h.freeze(1, "1.0.0", settings("1"), job)
+	first := h.freeze(1, "1.0.0", settings("1"), service(), job)
 	h.intend(first, v1alpha1.DirectionForward)
 	h.settle()
 	h.mute = true
@@ -245,7 +268,7 @@ func TestOnlyNewObjectsAreAskedAbout(t *testing.T) {
 		to        v1alpha1.RevisionReference
 		direction v1alpha1.Direction
 	}{
-		{"the same objects with new content and a Job of a new name", h.freeze(2, "1.1.0", settings("2"), manifest("batch/v1", "Job", "migrate", "image:2")), v1alpha1.DirectionForward},
+		{"the same objects with new content and a Job of a new name", h.freeze(2, "1.1.0", settings("2"), service(), manifest("batch/v1", "Job", "migrate", "image:2")), v1alpha1.DirectionForward},
 		{"a delivery once more", first, v1alpha1.DirectionForward},
 		{"a revision that drops", h.freeze(3, "1.2.0", settings("3")), v1alpha1.DirectionForward},
 		{"a rollback that adds", first, v1alpha1.DirectionRollback},
@@ -257,7 +280,7 @@ func TestOnlyNewObjectsAreAskedAbout(t *testing.T) {
 		}
 	}
 	h.adjust = func(spec *v1alpha1.FleetRolloutSpec) { spec.Health.Source = v1alpha1.HealthSourceWorkFeedback }
-	h.intend(h.freeze(4, "1.3.0", settings("1"), service()), v1alpha1.DirectionForward)
+	h.intend(h.freeze(4, "1.3.0", settings("1"), service(), manifest("v1", "ConfigMap", "more", "")), v1alpha1.DirectionForward)
 	h.settle()
 	if phase := h.delivery().Status.Phase; phase != v1alpha1.PhaseDrop {
 		t.Errorf("without an agent to ask: phase %s", phase)
@@ -281,5 +304,42 @@ func TestAManagerKilledInAPreflightGoesOnWhereItStopped(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestAPreflightOfACacheThatIsBehindIsNotConcludedAgain(t *testing.T) {
+	h := newHub(t)
+	h.mute = true
+	h.intend(h.freeze(1, "1.0.0", settings("1")), v1alpha1.DirectionForward)
+	h.mustReconcile()
+	behind := h.delivery()
+	h.answer(v1alpha1.Preflight{})
+	h.mustReconcile()
+	before := h.writes
+	task := h.task()
+	task.Delivery = behind
+	if _, err := h.applier.Apply(background, task); !errors.Is(err, errStale) {
+		t.Errorf("error %v, want that the cache is behind", err)
+	}
+	if h.writes != before {
+		t.Error("it writes all the same")
+	}
+}
+
+func TestWhatStillRunsIsNotJudgedByTheAnswerToAPreflight(t *testing.T) {
+	h := newHub(t)
+	h.intend(h.freeze(1, "1.0.0", settings("1")), v1alpha1.DirectionForward)
+	h.settle()
+	drifted := v1alpha1.AgentReport{Digest: h.delivery().Spec.Revision.Digest, Delivery: 1, Health: v1alpha1.HealthHealthy,
+		Drift: []v1alpha1.ObjectDrift{{ObjectReference: ref("v1", "ConfigMap", "settings"), Manager: "kubectl-edit"}}}
+	h.agent.Condition = condition(drifted)
+	h.settle()
+	h.mute = true
+	h.intend(h.freeze(2, "1.1.0", settings("1"), service()), v1alpha1.DirectionForward)
+	h.mustReconcile()
+	h.answer(v1alpha1.Preflight{})
+	h.mustReconcile()
+	if got := h.delivery().Status; got.Phase != v1alpha1.PhaseDrop || len(got.Drift) != 1 {
+		t.Errorf("phase %s, drift %v", got.Phase, got.Drift)
 	}
 }
