@@ -3,10 +3,9 @@ package controller
 import (
 	"context"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,10 +42,10 @@ func newSourceCache(mgr ctrl.Manager) (cache.Cache, error) {
 	return sources, mgr.Add(sources)
 }
 
-// sourceHandler wakes the rollouts that name a source when it comes, changes or
-// goes.
-func (r *RolloutReconciler) sourceHandler(kind revision.SourceKind) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+// rolloutsOfSource wakes the rollouts that name a source when it comes, changes
+// or goes.
+func (r *RolloutReconciler) rolloutsOfSource(kind revision.SourceKind) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		names := sets.New[types.NamespacedName]()
 		var rollouts v1alpha1.FleetRolloutList
 		source := revision.SourceName{Kind: kind, Name: object.GetName()}
@@ -58,7 +57,7 @@ func (r *RolloutReconciler) sourceHandler(kind revision.SourceKind) handler.Even
 			names.Insert(client.ObjectKeyFromObject(&rollouts.Items[i]))
 		}
 		return requests(names)
-	})
+	}
 }
 
 func sourcesOf(object client.Object) []string {

@@ -72,8 +72,8 @@ func (r *RolloutReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.RolloutRevision{}, owned, builder.WithPredicates(r.foreignWrites(r.observer.Revisions.Wrote))).
 		Watches(&v1alpha1.RolloutAction{}, handler.EnqueueRequestsFromMapFunc(rolloutsOfAction)).
 		Watches(&corev1.Secret{}, owned).
-		WatchesRawSource(source.Kind[client.Object](sources, observe.SourceMetadata(revision.SourceConfigMap), r.sourceHandler(revision.SourceConfigMap))).
-		WatchesRawSource(source.Kind[client.Object](sources, observe.SourceMetadata(revision.SourceSecret), r.sourceHandler(revision.SourceSecret))).
+		WatchesRawSource(source.Kind[client.Object](sources, observe.SourceMetadata(revision.SourceConfigMap), handler.EnqueueRequestsFromMapFunc(r.rolloutsOfSource(revision.SourceConfigMap)))).
+		WatchesRawSource(source.Kind[client.Object](sources, observe.SourceMetadata(revision.SourceSecret), handler.EnqueueRequestsFromMapFunc(r.rolloutsOfSource(revision.SourceSecret)))).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfPlacement)).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfDecision)).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfCluster), builder.WithPredicates(clusterChanged())).

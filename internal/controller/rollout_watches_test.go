@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/internal/observe"
+	"open-cluster-management.io/fleet-rollout/internal/revision"
 )
 
 func woken(requests []reconcile.Request) string {
@@ -25,6 +27,12 @@ func woken(requests []reconcile.Request) string {
 	return strings.Join(names, " ")
 }
 
+func sourceNamed(namespace, name string) *metav1.PartialObjectMetadata {
+	source := observe.SourceMetadata(revision.SourceSecret)
+	source.Namespace, source.Name = namespace, name
+	return source
+}
+
 func TestAChangeWakesTheRolloutsThatDependOnIt(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(t, "c1", "c2")
@@ -32,6 +40,7 @@ func TestAChangeWakesTheRolloutsThatDependOnIt(t *testing.T) {
 	other := newRollout("1.0.0", "one")
 	other.Name, other.UID, other.ResourceVersion = "orders", "orders-uid", ""
 	other.Spec.Placements = []v1alpha1.PlacementReference{{Name: "edge"}}
+	other.Spec.Template.Components[0].ManifestsFrom = []v1alpha1.ManifestSource{{Secret: &v1alpha1.SourceReference{Name: "creds"}}}
 	w.create(other)
 	kept := newDelivery(other, "c2")
 	kept.Spec = v1alpha1.RolloutDeliverySpec{Rollout: referenceTo(other), Delivery: 1}
@@ -53,6 +62,9 @@ func TestAChangeWakesTheRolloutsThatDependOnIt(t *testing.T) {
 		{"a selected cluster", r.rolloutsOfCluster(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}), "platform/payments"},
 		{"a cluster that is selected by one and delivered to by another", r.rolloutsOfCluster(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c2"}}), "platform/orders platform/payments"},
 		{"a cluster of nobody", r.rolloutsOfCluster(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c9"}}), ""},
+		{"a Secret that is a source", r.rolloutsOfSource(revision.SourceSecret)(ctx, sourceNamed("platform", "creds")), "platform/orders"},
+		{"a ConfigMap of that name", r.rolloutsOfSource(revision.SourceConfigMap)(ctx, sourceNamed("platform", "creds")), ""},
+		{"a Secret of another namespace", r.rolloutsOfSource(revision.SourceSecret)(ctx, sourceNamed("elsewhere", "creds")), ""},
 		{"a delivery", rolloutsOfDelivery(ctx, kept), "platform/orders"},
 		{"a delivery whose labels and spec differ", rolloutsOfDelivery(ctx, mislabelled), "platform/orders platform/payments"},
 	}

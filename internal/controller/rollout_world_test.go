@@ -77,6 +77,7 @@ func newHub(t *testing.T, objects ...client.Object) client.WithWatch {
 		WithIndex(&v1alpha1.RolloutDelivery{}, observe.DeliveryNameField, observe.IndexDeliveryName).
 		WithIndex(&v1alpha1.RolloutAction{}, observe.ActionRolloutField, observe.IndexActionRollout).
 		WithIndex(&v1alpha1.FleetRollout{}, placementField, placementsOf).
+		WithIndex(&v1alpha1.FleetRollout{}, sourceField, sourcesOf).
 		WithIndex(&clusterv1beta1.PlacementDecision{}, decidedClusterField, clustersOf).
 		WithObjects(objects...).
 		Build()
