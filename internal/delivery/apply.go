@@ -203,12 +203,16 @@ func (a *Applier) render(ctx context.Context, task *Task, present []*workv1.Mani
 	if err != nil {
 		return renderer{}, nil, fmt.Errorf("read the present works of cluster %q: %w", task.Delivery.Namespace, err)
 	}
+	unadopted := task.Delivery.Status.Unadopted
+	if task.Delivery.Status.Rendered == nil {
+		unadopted = slices.Concat(unadopted, orphanedBy(present, objects))
+	}
 	r := renderer{request: workbuilder.Request{
 		Cluster:       task.Delivery.Namespace,
 		Spec:          spec,
 		Payload:       payload,
 		CompletedJobs: completedBefore(task.Delivery.Status, spec),
-		Unadopted:     unadopt(task.Delivery.Status.Unadopted, nil, payload.Delivery.Adopt),
+		Unadopted:     unadopt(unadopted, nil, payload.Delivery.Adopt),
 		Present:       objects,
 	}}
 	if r.rendering, err = r.render(); err != nil {

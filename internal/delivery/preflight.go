@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	workv1 "open-cluster-management.io/api/work/v1"
 
@@ -168,6 +169,29 @@ func unadopt(before, existing []v1alpha1.ObjectReference, adopt []v1alpha1.Objec
 		result = append(result, object)
 	}
 	return result
+}
+
+// orphanedBy are the objects of present works that these leave on the cluster by
+// name although they hold no data: what a record that somebody deleted knew of
+// unadopted objects.
+func orphanedBy(works []*workv1.ManifestWork, objects []*unstructured.Unstructured) []v1alpha1.ObjectReference {
+	rules := map[workv1.OrphaningRule]bool{}
+	for _, work := range works {
+		if option := work.Spec.DeleteOption; option != nil && option.SelectivelyOrphan != nil {
+			for _, rule := range option.SelectivelyOrphan.OrphaningRules {
+				rules[rule] = true
+			}
+		}
+	}
+	var orphaned []v1alpha1.ObjectReference
+	for _, object := range objects {
+		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+		rule := workv1.OrphaningRule{Group: resource.Group, Resource: resource.Resource, Namespace: object.GetNamespace(), Name: object.GetName()}
+		if rules[rule] && !slices.Contains([]string{"namespaces", "persistentvolumes", "persistentvolumeclaims", "customresourcedefinitions"}, resource.Resource) {
+			orphaned = append(orphaned, v1alpha1.ReferenceOf(object))
+		}
+	}
+	return orphaned
 }
 
 // remembered bounds the unadopted objects to what status holds. One that is no

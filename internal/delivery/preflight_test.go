@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
@@ -341,5 +342,29 @@ func TestWhatStillRunsIsNotJudgedByTheAnswerToAPreflight(t *testing.T) {
 	h.mustReconcile()
 	if got := h.delivery().Status; got.Phase != v1alpha1.PhaseDrop || len(got.Drift) != 1 {
 		t.Errorf("phase %s, drift %v", got.Phase, got.Drift)
+	}
+}
+
+func TestARecordMadeAgainLearnsFromTheWorksWhatIsNotOursToDelete(t *testing.T) {
+	h := newHub(t)
+	crd := manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", "carts.shop.example.com", "")
+	first := h.freeze(1, "1.0.0", settings("1"), service(), crd)
+	h.intend(first, v1alpha1.DirectionForward)
+	h.settle()
+	work := h.works()[0]
+	work.Spec.DeleteOption.SelectivelyOrphan.OrphaningRules = append(work.Spec.DeleteOption.SelectivelyOrphan.OrphaningRules,
+		workv1.OrphaningRule{Resource: "configmaps", Namespace: "shop", Name: "settings"},
+		workv1.OrphaningRule{Resource: "configmaps", Namespace: "shop", Name: "s"})
+	if err := h.client.Update(background, work); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.client.Delete(background, h.delivery()); err != nil {
+		t.Fatal(err)
+	}
+	h.intend(first, v1alpha1.DirectionForward)
+	h.settle()
+	want := []v1alpha1.ObjectReference{ref("v1", "ConfigMap", "settings")}
+	if diff := cmp.Diff(want, h.delivery().Status.Unadopted); diff != "" {
+		t.Errorf("unadopted (-want +got):\n%s", diff)
 	}
 }
