@@ -10,8 +10,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
@@ -31,6 +33,10 @@ type options struct {
 	fastLease     time.Duration
 	slowLease     time.Duration
 	healthAddress string
+
+	metricsAddress    string
+	endpointInterval  time.Duration
+	endpointAddresses map[string]string
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
@@ -46,6 +52,12 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 		"interval of the Lease otherwise")
 	flags.StringVar(&o.healthAddress, "health-address", "",
 		"address that answers /healthz, as in :8081; empty for none")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
+		"address that answers /metrics without authentication, as in 127.0.0.1:8080; empty for none")
+	flags.DurationVar(&o.endpointInterval, "endpoint-interval", agent.DefaultEndpointInterval,
+		"how often each endpoint of a health policy is probed, give or take a fifth")
+	flags.StringToStringVar(&o.endpointAddresses, "endpoint-address", nil,
+		"dial another address in the place of a Service, as namespace/name:port=host:port; may be repeated. For clusters without a Service network")
 }
 
 // validate returns all that is wrong with the flags.
@@ -57,7 +69,9 @@ func (o *options) validate() error {
 	if o.hubKubeconfig == "" {
 		errs = append(errs, errors.New("--hub-kubeconfig is empty: give the file from the secret fleet-rollout-hub-kubeconfig"))
 	}
-	for name, value := range map[string]time.Duration{"--lease-fast": o.fastLease, "--lease-slow": o.slowLease} {
+	for name, value := range map[string]time.Duration{
+		"--lease-fast": o.fastLease, "--lease-slow": o.slowLease, "--endpoint-interval": o.endpointInterval,
+	} {
 		if value <= 0 {
 			errs = append(errs, fmt.Errorf("%s is %s: give a positive duration", name, value))
 		}
@@ -81,12 +95,16 @@ func (o *options) Run(ctx context.Context) error {
 	if err := o.serveHealth(ctx); err != nil {
 		return err
 	}
+	metrics, err := o.serveMetrics(ctx)
+	if err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
 		content, err := o.awaitKubeconfig(ctx, nil)
 		if err != nil {
 			return nil //nolint:nilerr // The end of the context is how the agent is stopped.
 		}
-		if err := o.runWith(ctx, managed, content); err != nil {
+		if err := o.runWith(ctx, agent.Options{Managed: managed, Metrics: metrics}, content); err != nil {
 			return err
 		}
 	}
@@ -94,8 +112,8 @@ func (o *options) Run(ctx context.Context) error {
 }
 
 // runWith runs the agent until the context ends or the kubeconfig is no longer
-// the given one.
-func (o *options) runWith(ctx context.Context, managed *rest.Config, kubeconfig []byte) error {
+// the given one. It completes the agent's options.
+func (o *options) runWith(ctx context.Context, with agent.Options, kubeconfig []byte) error {
 	// Read by path and not from the content, because the certificate's files
 	// are named relative to it.
 	hub, err := clientcmd.BuildConfigFromFlags("", o.hubKubeconfig)
@@ -110,13 +128,10 @@ func (o *options) runWith(ctx context.Context, managed *rest.Config, kubeconfig 
 			cancel()
 		}
 	}()
-	return agent.Options{
-		ClusterName: o.clusterName,
-		Hub:         hub,
-		Managed:     managed,
-		FastLease:   o.fastLease,
-		SlowLease:   o.slowLease,
-	}.Run(ctx)
+	with.ClusterName, with.Hub = o.clusterName, hub
+	with.FastLease, with.SlowLease = o.fastLease, o.slowLease
+	with.EndpointInterval, with.EndpointAddresses = o.endpointInterval, o.endpointAddresses
+	return with.Run(ctx)
 }
 
 // awaitKubeconfig waits until the file exists and differs from what is known.
@@ -142,23 +157,48 @@ func (o *options) awaitKubeconfig(ctx context.Context, known []byte) ([]byte, er
 
 // serveHealth answers /healthz until the context ends.
 func (o *options) serveHealth(ctx context.Context) error {
-	if o.healthAddress == "" {
-		return nil
-	}
-	listener, err := net.Listen("tcp", o.healthAddress)
-	if err != nil {
-		return fmt.Errorf("listen on --health-address %q: %w", o.healthAddress, err)
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	if err := serve(ctx, o.healthAddress, mux); err != nil {
+		return fmt.Errorf("--health-address: %w", err)
+	}
+	return nil
+}
+
+// serveMetrics makes the metrics, and answers /metrics until the context ends.
+func (o *options) serveMetrics(ctx context.Context) (*agent.Metrics, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics, err := agent.NewMetrics(registry)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	if err := serve(ctx, o.metricsAddress, mux); err != nil {
+		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
+	}
+	return metrics, nil
+}
+
+// serve answers on an address until the context ends; an empty address means
+// not at all.
+func serve(ctx context.Context, address string, handler http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen on %q: %w", address, err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		<-ctx.Done()
 		_ = server.Close()
 	}()
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "Health endpoint ended")
+			klog.ErrorS(err, "Server ended", "address", address)
 		}
 	}()
 	return nil

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -44,6 +45,16 @@ type Options struct {
 	// SlowLease the one otherwise. Zero means the default.
 	FastLease time.Duration
 	SlowLease time.Duration
+	// EndpointInterval is how often each endpoint of a health policy is probed,
+	// with a jitter of a fifth. Zero means the default.
+	EndpointInterval time.Duration
+	// EndpointAddresses are dialled in the place of Services, where there is no
+	// Service network: "host:port" by "namespace/name:port".
+	EndpointAddresses map[string]string
+	// Dialer opens the connections of the probes. Nil means a net.Dialer.
+	Dialer Dialer
+	// Metrics that are kept. Nil means none.
+	Metrics *Metrics
 }
 
 // Run reports until the context ends, and then returns nil. It waits for both
@@ -67,6 +78,9 @@ type agent struct {
 	watches    *watches
 	complaints *complaints
 	preflights *preflights
+	endpoints  *endpoints
+	podStarts  *podStarts
+	metrics    *Metrics
 	addons     addonClient
 	recalled   *recollection
 	clock      clock.WithTicker
@@ -103,20 +117,29 @@ func newAgent(o Options) (*agent, error) {
 	wall := clock.RealClock{}
 	a := &agent{
 		hub: hub, deliveries: newDeliveries(wall), watches: newWatches(managed, wall), clock: wall,
-		addons: addons.AddonV1alpha1().ManagedClusterAddOns(o.ClusterName), recalled: &recollection{},
+		addons: addons.AddonV1alpha1().ManagedClusterAddOns(o.ClusterName), recalled: &recollection{}, metrics: o.Metrics,
 	}
 	a.watches.recall = a.recalled.driftOf(a.deliveries)
 	a.reporter = newReporter(a.addons, a.deliveries, a.judge, wall)
 	a.watches.observer = a.reporter
 	a.complaints = newComplaints(managedKube, wall, a.reporter.objectChanged)
 	a.preflights = newPreflights(managedKube.Discovery(), managed.metadata, wall, a.reporter.mark)
+	dialer, err := o.dialer()
+	if err != nil {
+		return nil, err
+	}
+	a.endpoints = newEndpoints(dialer, orDefault(o.EndpointInterval, DefaultEndpointInterval), wall)
+	a.endpoints.metrics, a.endpoints.changed, a.endpoints.recalled = o.Metrics, a.reporter.mark, a.recalled
+	a.podStarts = newPodStarts(managedKube, a.watches.see, wall, a.reporter.mark)
+	a.podStarts.metrics, a.reporter.metrics = o.Metrics, o.Metrics
 	a.lease = &lease{
-		leases: hubKube.CoordinationV1().Leases(o.ClusterName),
-		clock:  wall,
-		holder: o.ClusterName,
-		fast:   orDefault(o.FastLease, DefaultFastLease),
-		slow:   orDefault(o.SlowLease, DefaultSlowLease),
-		isFast: a.deliveries.isFast,
+		leases:  hubKube.CoordinationV1().Leases(o.ClusterName),
+		clock:   wall,
+		metrics: o.Metrics,
+		holder:  o.ClusterName,
+		fast:    orDefault(o.FastLease, DefaultFastLease),
+		slow:    orDefault(o.SlowLease, DefaultSlowLease),
+		isFast:  a.deliveries.isFast,
 		vouches: []func(context.Context) error{
 			func(context.Context) error { return a.reporter.vouches() },
 			answers(managedKube),
@@ -132,6 +155,23 @@ func withRate(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = max(cfg.QPS, 50), max(cfg.Burst, 100)
 	return cfg
+}
+
+// dialer is what the probes dial with.
+func (o Options) dialer() (Dialer, error) {
+	var dialer Dialer = &net.Dialer{}
+	if o.Dialer != nil {
+		dialer = o.Dialer
+	}
+	addresses := map[string]string{}
+	for endpoint, address := range o.EndpointAddresses {
+		service, err := parseEndpoint(endpoint)
+		if err != nil {
+			return nil, err
+		}
+		addresses[addressOf(service)] = address
+	}
+	return mappedDialer{Dialer: dialer, addresses: addresses}, nil
 }
 
 func orDefault(d, fallback time.Duration) time.Duration {
@@ -203,7 +243,18 @@ func (a *agent) judge(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bool) 
 	if isPreflight(d) {
 		return a.preflights.report(d)
 	}
-	return evaluate(d, a.look)
+	report, known := evaluate(d, a.look)
+	if !known {
+		return report, false
+	}
+	endpoints, count := a.endpoints.about(d, report.Health)
+	report, known = a.podStarts.judge(d, report)
+	if !known {
+		return report, false
+	}
+	report = withEndpoints(report, endpoints, count)
+	a.metrics.evaluated(d.Spec.Rollout, report)
+	return report, true
 }
 
 func (a *agent) run(ctx context.Context) error {
@@ -228,7 +279,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	klog.InfoS("Watching deliveries", "present", len(a.deliveries.names()))
 	var parts sync.WaitGroup
-	for _, part := range []func(context.Context){a.reporter.run, a.complaints.run, a.preflights.run, a.renewLease} {
+	for _, part := range []func(context.Context){a.reporter.run, a.complaints.run, a.preflights.run, a.endpoints.run, a.podStarts.run, a.renewLease} {
 		parts.Go(func() { part(ctx) })
 	}
 	err = <-ended
@@ -258,6 +309,10 @@ func (a *agent) deliveryHandler(ctx context.Context) toolscache.ResourceEventHan
 		if !isPreflight(delivery) {
 			a.preflights.forget(delivery.Name)
 		}
+		if isPreflight(delivery) || !canEvaluate(delivery) {
+			a.endpoints.forget(delivery.Name)
+			a.podStarts.forget(delivery.Name)
+		}
 		a.watches.want(ctx, a.deliveries.wantedKinds())
 		a.reporter.mark(delivery.Name)
 		select {
@@ -273,8 +328,13 @@ func (a *agent) deliveryHandler(ctx context.Context) toolscache.ResourceEventHan
 			if err != nil {
 				return
 			}
+			if gone, known := a.deliveries.get(name.Name); known {
+				a.metrics.forget(gone.Spec.Rollout)
+			}
 			a.deliveries.remove(name.Name)
 			a.preflights.forget(name.Name)
+			a.endpoints.forget(name.Name)
+			a.podStarts.forget(name.Name)
 			a.watches.want(ctx, a.deliveries.wantedKinds())
 			a.reporter.mark(name.Name)
 		},

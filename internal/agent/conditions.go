@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -96,6 +97,10 @@ func urgencyOf(have *metav1.Condition, wanted metav1.Condition) urgency {
 // withoutWords is a report without what only people read.
 func withoutWords(r v1alpha1.AgentReport) v1alpha1.AgentReport {
 	r.Text, r.Unhealthy, r.Truncated = "", nil, false
+	r.Endpoints = slices.Clone(r.Endpoints)
+	for i := range r.Endpoints {
+		r.Endpoints[i].Message, r.Endpoints[i].LatencyMilliseconds = "", nil
+	}
 	return r
 }
 

@@ -28,11 +28,12 @@ type leasePatcher interface {
 // lease renews the agent's Lease on the hub, which is how the hub knows that
 // the reports are alive. It creates nothing: the hub has done so.
 type lease struct {
-	leases leasePatcher
-	clock  clock.WithTicker
-	holder string
-	fast   time.Duration
-	slow   time.Duration
+	leases  leasePatcher
+	clock   clock.WithTicker
+	metrics *Metrics
+	holder  string
+	fast    time.Duration
+	slow    time.Duration
 	// isFast tells whether a delivery is fresh.
 	isFast func() bool
 	// vouches returns an error while the reports must not be believed.
@@ -47,7 +48,9 @@ func (l *lease) run(ctx context.Context) {
 	interval := time.Duration(0)
 	for {
 		wait := l.interval()
-		if err := l.renew(ctx, wait); err != nil {
+		err := l.renew(ctx, wait)
+		l.metrics.renewed(err)
+		if err != nil {
 			klog.ErrorS(err, "Lease not renewed", "retryAfter", min(wait, leaseRetry))
 			interval, wait = 0, min(wait, leaseRetry)
 		} else {

@@ -67,7 +67,10 @@ func (r *recollection) of(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bo
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	report, found := r.reports[conditionTypeOf(d)]
-	return report, found && report.Delivery == d.Spec.Delivery && report.Digest == d.Spec.Revision.Digest
+	if !found || report.Delivery != d.Spec.Delivery || report.Digest != d.Spec.Revision.Digest {
+		return v1alpha1.AgentReport{}, false
+	}
+	return report, true
 }
 
 // driftOf returns the drift that was reported of an object.

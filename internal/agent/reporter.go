@@ -55,6 +55,7 @@ type reporter struct {
 	judge      judgement
 	clock      clock.WithTicker
 	resync     time.Duration
+	metrics    *Metrics
 
 	wake chan struct{}
 
@@ -227,6 +228,7 @@ func (r *reporter) tryPublish(ctx context.Context, present sets.Set[string]) (ti
 		return 0, err
 	}
 	written, err := r.addons.Patch(ctx, v1alpha1.AddonName, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	r.metrics.reported(err)
 	if err != nil {
 		return 0, fmt.Errorf("patch status of ManagedClusterAddOn %s: %w", v1alpha1.AddonName, err)
 	}
