@@ -27,6 +27,9 @@ const (
 	// AnnotationWorkHash is on every ManifestWork: the hash of the spec that
 	// was written, by which an unchanged work is recognised.
 	AnnotationWorkHash = GroupName + "/work-hash"
+	// AnnotationPlaceholder is in ManifestWorks alone, on manifests that stand for
+	// objects which the work still lists and no longer applies.
+	AnnotationPlaceholder = GroupName + "/placeholder"
 	// Finalizer is on FleetRollouts, and on no object in a cluster namespace.
 	Finalizer = GroupName + "/cleanup"
 	// FieldManager is the manager of server-side apply on the managed clusters,

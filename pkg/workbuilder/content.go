@@ -48,8 +48,8 @@ func isScalable(kind schema.GroupKind) bool {
 // a field by leaving it out; a field that a revision once set and the next does
 // not is removed, and the API then defaults it to 1. So this holds from the
 // first revision that has the autoscaler, and adding an autoscaler to a workload
-// that ran with a fixed number scales from 1 once.
-func releaseScaledReplicas(objects []*unstructured.Unstructured) {
+// that ran with a fixed number scales from 1 once. It returns what is scaled.
+func releaseScaledReplicas(objects []*unstructured.Unstructured) map[objectKey]bool {
 	scaled := map[objectKey]bool{}
 	for _, object := range objects {
 		if groupKindOf(object) != scalerKind {
@@ -67,17 +67,20 @@ func releaseScaledReplicas(objects []*unstructured.Unstructured) {
 			unstructured.RemoveNestedField(object.Object, "spec", "replicas")
 		}
 	}
+	return scaled
 }
 
 // keepCRDVersions replaces a CustomResourceDefinition by the present one where
 // the new content would take a version away: one that is served, or that objects
 // may be stored in. The hub cannot see which versions are stored, so every
 // version that the present one lists counts.
-func keepCRDVersions(objects, present []*unstructured.Unstructured) {
+func keepCRDVersions(objects []*unstructured.Unstructured, present []presentPart) {
 	carried := map[objectKey]*unstructured.Unstructured{}
-	for _, object := range present {
-		if groupKindOf(object) == crdKind {
-			carried[keyOf(object)] = object
+	for _, part := range present {
+		for _, candidate := range part.objects {
+			if object := candidate.object; groupKindOf(object) == crdKind && !isPlaceholder(object) {
+				carried[keyOf(object)] = object
+			}
 		}
 	}
 	for i, object := range objects {

@@ -140,11 +140,7 @@ func works(t testing.TB, rendering Rendering, phase v1alpha1.WritePhase, present
 // written renders and writes one delivery, as if it were applied by now.
 func written(t testing.TB, request Request, present ...*workv1.ManifestWork) *workv1.ManifestWork {
 	t.Helper()
-	objects, err := Objects(present)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Present = objects
+	request.Present = present
 	set := works(t, render(t, request), v1alpha1.PhaseDrop, present...)
 	if len(set.Works) != 1 {
 		t.Fatalf("got %d works, want 1", len(set.Works))

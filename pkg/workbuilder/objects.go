@@ -20,6 +20,10 @@ func keyOf(object *unstructured.Unstructured) objectKey {
 	return objectKey{kind.Group, kind.Kind, object.GetNamespace(), object.GetName()}
 }
 
+func keyOfReference(object v1alpha1.ObjectReference) objectKey {
+	return objectKey{object.Group, object.Kind, object.Namespace, object.Name}
+}
+
 func groupKindOf(object *unstructured.Unstructured) schema.GroupKind {
 	return object.GroupVersionKind().GroupKind()
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	workv1 "open-cluster-management.io/api/work/v1"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
@@ -29,9 +30,30 @@ type Request struct {
 	// so that they stay when the content, or the rollout, leaves the cluster.
 	Unadopted []v1alpha1.ObjectReference
 
-	// Present are the objects in the rollout's present works on this cluster,
-	// as Objects reads them.
-	Present []*unstructured.Unstructured
+	// Present are the rollout's works on this cluster as the hub has them.
+	Present []*workv1.ManifestWork
+
+	// Recorded is what status records as rendered last, of this delivery or an
+	// earlier one; nil if nothing is. It tells in which part an object belongs
+	// while it moves from one to another.
+	Recorded *v1alpha1.Rendered
+
+	// limit of one work in bytes where it is not MaxWorkBytes: tests of random
+	// contents would take long otherwise.
+	limit int
+}
+
+// workLimit is how many bytes of manifests one work may have.
+func (r Request) workLimit() int {
+	if r.limit > 0 {
+		return r.limit
+	}
+	return MaxWorkBytes
+}
+
+// isRecorded tells whether what is recorded is what is to be rendered.
+func (r Request) isRecorded() bool {
+	return r.Recorded != nil && r.Recorded.Delivery == r.Spec.Delivery && r.Recorded.Digest == r.Spec.Revision.Digest
 }
 
 // Rendering is what one delivery renders to.
@@ -45,14 +67,21 @@ type Rendering struct {
 	// Jobs tells which delivered Job stands for which Job of the template.
 	Jobs []DeliveredJob
 
-	cluster  string
-	rollout  v1alpha1.RolloutReference
-	delivery v1alpha1.DeliveryOptions
-	version  string
+	// Parallel to Objects: their manifests, and the part that each belongs to.
+	manifests []workv1.Manifest
+	parts     []int32
+	limit     int
+
+	cluster   string
+	rollout   v1alpha1.RolloutReference
+	delivery  v1alpha1.DeliveryOptions
+	unadopted map[objectKey]bool
+	scaled    map[objectKey]bool
 }
 
 // Render renders a delivery. It returns an error if the payload holds something
-// that is not a Kubernetes object, or two objects of the same name.
+// that is not a Kubernetes object, or two objects of the same name, and a
+// *TooLargeError if it cannot be laid into ManifestWorks that OCM accepts.
 //
 // The objects of the template are changed in these ways, and no other:
 //   - a Job gets a name of its own per revision and attempt, because the API
@@ -70,15 +99,19 @@ func Render(request Request) (Rendering, error) {
 	if err != nil {
 		return Rendering{}, err
 	}
-	releaseScaledReplicas(objects)
+	scaled := releaseScaledReplicas(objects)
 	objects, jobs, err := nameJobs(objects, request)
 	if err != nil {
 		return Rendering{}, err
 	}
-	keepCRDVersions(objects, request.Present)
+	spec := request.Spec
+	present, err := partsOf(request.Present, spec.Rollout)
+	if err != nil {
+		return Rendering{}, err
+	}
+	keepCRDVersions(objects, present)
 	slices.SortStableFunc(objects, compareObjects)
 
-	spec := request.Spec
 	rendering := Rendering{
 		Rendered: v1alpha1.Rendered{
 			Delivery: spec.Delivery,
@@ -86,12 +119,17 @@ func Render(request Request) (Rendering, error) {
 			Revision: spec.Revision.Name,
 			Attempt:  spec.Attempt,
 		},
-		Objects:  objects,
-		Jobs:     jobs,
-		cluster:  request.Cluster,
-		rollout:  spec.Rollout,
-		delivery: request.Payload.Delivery,
-		version:  request.Payload.Version,
+		Objects:   objects,
+		Jobs:      jobs,
+		cluster:   request.Cluster,
+		rollout:   spec.Rollout,
+		delivery:  request.Payload.Delivery,
+		limit:     request.workLimit(),
+		unadopted: map[objectKey]bool{},
+		scaled:    scaled,
+	}
+	for _, object := range request.Unadopted {
+		rendering.unadopted[keyOfReference(object)] = true
 	}
 	seen := map[objectKey]bool{}
 	for _, object := range objects {
@@ -108,10 +146,47 @@ func Render(request Request) (Rendering, error) {
 			Hash:            hash,
 		})
 	}
-	if len(objects) > 0 {
-		rendering.Rendered.Works = []string{v1alpha1.WorkName(spec.Rollout.Namespace, spec.Rollout.Name, 0)}
+	if err := rendering.split(request, present); err != nil {
+		return Rendering{}, err
 	}
 	return rendering, nil
+}
+
+// split chooses the part of every object and names the works.
+func (r *Rendering) split(request Request, present []presentPart) error {
+	assigning := assignment{objects: r.Objects, present: present, limit: r.limit, isRecorded: request.isRecorded(), recorded: map[objectKey]int32{}}
+	for _, object := range r.Objects {
+		manifest, err := encode(object)
+		if err != nil {
+			return err
+		}
+		r.manifests = append(r.manifests, manifest)
+		assigning.sizes = append(assigning.sizes, manifest.Size())
+	}
+	if recorded := request.Recorded; recorded != nil {
+		for _, object := range recorded.Objects {
+			if int(object.Part) >= len(recorded.Works) {
+				continue
+			}
+			if number := partNumber(recorded.Works[object.Part], r.rollout); number != nowhere {
+				assigning.recorded[keyOfReference(object.ObjectReference)] = number
+			}
+		}
+	}
+	parts, err := assigning.assign(request.Payload.Version)
+	if err != nil {
+		return err
+	}
+	r.parts = parts
+	numbers := slices.Compact(slices.Sorted(slices.Values(parts)))
+	for _, number := range numbers {
+		r.Rendered.Works = append(r.Rendered.Works, v1alpha1.WorkName(r.rollout.Namespace, r.rollout.Name, number))
+	}
+	for i, part := range parts {
+		index, _ := slices.BinarySearch(numbers, part)
+		r.Rendered.Objects[i].Part = int32(index)
+	}
+	return nil
 }
 
 // templateObjects reads the manifests of all components.

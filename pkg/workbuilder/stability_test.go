@@ -45,7 +45,7 @@ func TestOrderOfTheInputDoesNotChangeOneByte(t *testing.T) {
 
 		delivery := request(t, 2, shuffled)
 		delivery.Spec.Revision.Digest = digest
-		delivery.Present, _ = Objects(works)
+		delivery.Present = works
 		rendering := render(t, delivery)
 		var got string
 		for _, phase := range []v1alpha1.WritePhase{v1alpha1.PhaseAdd, v1alpha1.PhaseDrop} {
@@ -97,10 +97,7 @@ func FuzzRender(f *testing.F) {
 		if err != nil {
 			return
 		}
-		delivery.Present, err = Objects(set.Works)
-		if err != nil {
-			t.Fatalf("a work that was built cannot be read: %v", err)
-		}
+		delivery.Present = set.Works
 		second, err := Render(delivery)
 		if err != nil {
 			t.Fatalf("the second rendering fails: %v", err)
@@ -123,11 +120,7 @@ func BenchmarkRender(b *testing.B) {
 	delivery := request(b, 2, benchmarkPayload("2.0.0"))
 	b.ReportAllocs()
 	for b.Loop() {
-		present, err := Objects(first)
-		if err != nil {
-			b.Fatal(err)
-		}
-		delivery.Present = present
+		delivery.Present = first
 		rendering, err := Render(delivery)
 		if err != nil {
 			b.Fatal(err)

@@ -14,18 +14,15 @@ import (
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
-// MaxWorkBytes is how many bytes of manifests OCM's admission webhook accepts in
-// one ManifestWork (500 KiB). Hubs may run without that webhook, so it is checked
-// here.
-const MaxWorkBytes = 500 << 10
-
 // WorkSet is the works of one write phase, and what becomes of the objects that
 // the present works carry and the new content does not.
 type WorkSet struct {
-	// Works to be written, in order of their parts. It is empty only when the
-	// phase carries no object at all, as in a rollback to a template of nothing
-	// but completed Jobs. OCM refuses empty works: the present works are then to
-	// be deleted instead.
+	// Works to be written, in this order. Those of the content come in order of
+	// their parts; before them, in the phase Add, come works that lose what they
+	// carry to another part and have no part in the new content. It is empty only
+	// when the phase carries no object at all, as in a rollback to a template of
+	// nothing but completed Jobs. OCM refuses empty works: the present works that
+	// the phase Drop does not write are to be deleted once the others are applied.
 	Works []*workv1.ManifestWork
 
 	// Dropped are objects of the present works that the work agent deletes once
@@ -33,36 +30,19 @@ type WorkSet struct {
 	Dropped []v1alpha1.ObjectReference
 
 	// Kept are objects of the present works that stay on the cluster when the
-	// phase Drop leaves them out, because deleting them would destroy data
-	// (law 22).
+	// phase Drop leaves them out: deleting them would destroy data (law 22), or
+	// they were there before us.
 	Kept []v1alpha1.ObjectReference
+
+	// Moved are objects that a present work carries and that belong to another
+	// part now (law 21).
+	Moved []v1alpha1.ObjectReference
 }
 
-// LeavesOut tells whether the present works carry objects that the new content
-// does not have. If not, the phase Add can be skipped.
+// LeavesOut tells whether a present work carries objects that it is not to carry
+// any more. If not, the phase Add can be skipped.
 func (s WorkSet) LeavesOut() bool {
-	return len(s.Dropped)+len(s.Kept) > 0
-}
-
-// TooLargeError tells that the manifests of a work exceed what OCM accepts.
-type TooLargeError struct {
-	// Version is the revision's version; Phase that of the write.
-	Version string
-	Phase   v1alpha1.WritePhase
-	// Size and Limit in bytes of manifests.
-	Size, Limit int
-	// LeftOut is how many objects of earlier content the size includes; 0 if
-	// the new content alone is too large.
-	LeftOut int
-}
-
-func (e *TooLargeError) Error() string {
-	if e.LeftOut > 0 {
-		return fmt.Sprintf("version %s and the %d objects it drops are %d bytes together, over the ManifestWork limit of %d: bring out a revision that only adds, then one that drops",
-			e.Version, e.LeftOut, e.Size, e.Limit)
-	}
-	return fmt.Sprintf("the objects of version %s are %d bytes, over the ManifestWork limit of %d: move part of them to another FleetRollout",
-		e.Version, e.Size, e.Limit)
+	return len(s.Dropped)+len(s.Kept)+len(s.Moved) > 0
 }
 
 // Works lays a rendering into the ManifestWorks of one write phase. Present are
@@ -70,66 +50,214 @@ func (e *TooLargeError) Error() string {
 // earlier delivery, or of an earlier phase of this one. The same rendering and
 // the works of its own phase as present give the same bytes again.
 //
-// It returns a *TooLargeError if the manifests exceed MaxWorkBytes. One that
-// counts objects of earlier content comes with the phase Add alone; a rollback
-// may then go on with the phase Drop, because all it loses is that the failed
-// revision's objects vanish before the restored ones are applied. Protected
-// objects are safe in both phases: their orphan rules are as old as they are.
+// No work exceeds MaxWorkBytes, in neither phase: where the phase Add has no room
+// for the objects that a work is to lose, it carries placeholders for them.
 func Works(rendering Rendering, phase v1alpha1.WritePhase, present []*workv1.ManifestWork) (WorkSet, error) {
 	if phase != v1alpha1.PhaseAdd && phase != v1alpha1.PhaseDrop {
 		return WorkSet{}, fmt.Errorf("build the works of cluster %q: there is no write phase %q", rendering.cluster, phase)
 	}
-	old, err := leftOut(rendering, present)
+	parts, err := partsOf(present, rendering.rollout)
 	if err != nil {
 		return WorkSet{}, fmt.Errorf("build the works of cluster %q: %w", rendering.cluster, err)
 	}
-	var set WorkSet
-	for _, object := range old {
-		if isProtected(groupKindOf(object)) {
-			set.Kept = append(set.Kept, v1alpha1.ReferenceOf(object))
-		} else {
-			set.Dropped = append(set.Dropped, v1alpha1.ReferenceOf(object))
+	builder := builder{rendering: rendering, phase: phase, present: parts, home: map[objectKey]int32{}}
+	for i, object := range rendering.Objects {
+		builder.home[keyOf(object)] = rendering.parts[i]
+	}
+	builder.names = builder.plurals()
+	set := builder.leavings()
+	for _, number := range builder.numbers() {
+		work, err := builder.work(number)
+		if err != nil {
+			return WorkSet{}, fmt.Errorf("build the works of cluster %q: %w", rendering.cluster, err)
 		}
+		set.Works = append(set.Works, work)
 	}
-
-	manifests, size, err := encode(rendering.Objects)
-	if err != nil {
-		return WorkSet{}, err
-	}
-	if size > MaxWorkBytes {
-		return WorkSet{}, &TooLargeError{Version: rendering.version, Phase: phase, Size: size, Limit: MaxWorkBytes}
-	}
-	everything := slices.Concat(rendering.Objects, old)
-	carried := rendering.Objects
-	if phase == v1alpha1.PhaseAdd && len(old) > 0 {
-		carried = everything
-		slices.SortStableFunc(carried, compareObjects)
-		if manifests, size, err = encode(carried); err != nil {
-			return WorkSet{}, err
-		}
-		if size > MaxWorkBytes {
-			return WorkSet{}, &TooLargeError{Version: rendering.version, Phase: phase, Size: size, Limit: MaxWorkBytes, LeftOut: len(old)}
-		}
-	}
-	if len(carried) == 0 {
-		return set, nil
-	}
-
-	names := pluralsOf(everything)
-	work, err := newWork(rendering, phase, workv1.ManifestWorkSpec{
-		Workload:        workv1.ManifestsTemplate{Manifests: manifests},
-		ManifestConfigs: manifestConfigs(carried, names, rendering.delivery),
-		DeleteOption:    deleteOption(orphanRules(rendering, everything, present)),
-	})
-	if err != nil {
-		return WorkSet{}, err
-	}
-	set.Works = []*workv1.ManifestWork{work}
 	return set, nil
 }
 
-// newWork wraps a spec into the work of part 0.
-func newWork(rendering Rendering, phase v1alpha1.WritePhase, spec workv1.ManifestWorkSpec) (*workv1.ManifestWork, error) {
+// builder builds the works of one phase.
+type builder struct {
+	rendering Rendering
+	phase     v1alpha1.WritePhase
+	present   []presentPart
+	home      map[objectKey]int32
+	names     plurals
+}
+
+// isHeld tells whether an object stays on the cluster whatever happens to its
+// work.
+func (b builder) isHeld(object *unstructured.Unstructured) bool {
+	return isProtected(groupKindOf(object)) || b.rendering.unadopted[keyOf(object)]
+}
+
+// leavings are the objects that present works are not to carry any more.
+func (b builder) leavings() WorkSet {
+	var set WorkSet
+	seen := map[objectKey]bool{}
+	for _, part := range b.present {
+		for _, carried := range part.objects {
+			key := keyOf(carried.object)
+			home, isNew := b.home[key]
+			reference := v1alpha1.ReferenceOf(carried.object)
+			switch {
+			case seen[key] || isNew && home == part.number:
+				continue
+			case isNew:
+				set.Moved = append(set.Moved, reference)
+			case b.isHeld(carried.object):
+				set.Kept = append(set.Kept, reference)
+			default:
+				set.Dropped = append(set.Dropped, reference)
+			}
+			seen[key] = true
+		}
+	}
+	for _, list := range [][]v1alpha1.ObjectReference{set.Dropped, set.Kept, set.Moved} {
+		slices.SortStableFunc(list, compareReferences)
+	}
+	return set
+}
+
+// numbers are the parts to be written, in order.
+func (b builder) numbers() []int32 {
+	ours := slices.Compact(slices.Sorted(slices.Values(b.rendering.parts)))
+	if b.phase != v1alpha1.PhaseAdd {
+		return ours
+	}
+	var losing []int32
+	for _, part := range b.present {
+		loses := slices.ContainsFunc(part.objects, func(carried presentObject) bool {
+			_, isNew := b.home[keyOf(carried.object)]
+			return isNew
+		})
+		if loses && !part.isLeaving() && !slices.Contains(ours, part.number) {
+			losing = append(losing, part.number)
+		}
+	}
+	return append(slices.Compact(losing), ours...)
+}
+
+// cargo is what one work carries.
+type cargo struct {
+	object   *unstructured.Unstructured
+	manifest workv1.Manifest
+}
+
+// work builds the work of one part.
+func (b builder) work(number int32) (*workv1.ManifestWork, error) {
+	load, err := b.load(number)
+	if err != nil {
+		return nil, err
+	}
+	var spec workv1.ManifestWorkSpec
+	var objects []*unstructured.Unstructured
+	for _, item := range load {
+		spec.Workload.Manifests = append(spec.Workload.Manifests, item.manifest)
+		objects = append(objects, item.object)
+	}
+	spec.ManifestConfigs = manifestConfigs(objects, b.names, b.rendering)
+	spec.DeleteOption = deleteOption(b.orphanRules(number, objects))
+	spec.Executor = executor(b.rendering.delivery.Executor)
+	return newWork(b.rendering, b.phase, number, spec)
+}
+
+// load is what the work of a part carries, in order: the objects that belong
+// there, and in the phase Add what it is to lose.
+func (b builder) load(number int32) ([]cargo, error) {
+	var load []cargo
+	room := b.rendering.limit
+	for i, object := range b.rendering.Objects {
+		if b.rendering.parts[i] == number {
+			load = append(load, cargo{object, b.rendering.manifests[i]})
+			room -= b.rendering.manifests[i].Size()
+		}
+	}
+	if b.phase != v1alpha1.PhaseAdd {
+		return load, nil
+	}
+	var losing []cargo
+	seen := map[objectKey]bool{}
+	for _, part := range b.present {
+		if part.number != number {
+			continue
+		}
+		for _, carried := range part.objects {
+			key := keyOf(carried.object)
+			home, isNew := b.home[key]
+			if seen[key] || isNew && home == number {
+				continue
+			}
+			seen[key] = true
+			stub := placeholder(carried.object)
+			manifest, err := encode(stub)
+			if err != nil {
+				return nil, err
+			}
+			room -= manifest.Size()
+			if isNew {
+				load = append(load, cargo{stub, manifest})
+				continue
+			}
+			losing = append(losing, cargo{carried.object, carried.manifest})
+		}
+	}
+	// Old objects are carried as they are as far as there is room, data first.
+	slices.SortStableFunc(losing, func(a, c cargo) int { return compareObjects(a.object, c.object) })
+	for _, isHeld := range []bool{true, false} {
+		for _, old := range losing {
+			if b.isHeld(old.object) != isHeld {
+				continue
+			}
+			stub := placeholder(old.object)
+			manifest, err := encode(stub)
+			if err != nil {
+				return nil, err
+			}
+			if more := old.manifest.Size() - manifest.Size(); more <= room {
+				room -= more
+			} else {
+				old = cargo{stub, manifest}
+			}
+			load = append(load, old)
+		}
+	}
+	slices.SortStableFunc(load, func(a, c cargo) int { return compareObjects(a.object, c.object) })
+	return load, nil
+}
+
+// orphanRules of a part are those of what it carries or is to lose.
+func (b builder) orphanRules(number int32, objects []*unstructured.Unstructured) []workv1.OrphaningRule {
+	rules := orphanRules{builder: b}
+	for _, object := range objects {
+		rules.add(object)
+	}
+	for _, part := range b.present {
+		if part.number != number {
+			continue
+		}
+		for _, carried := range part.objects {
+			rules.add(carried.object)
+		}
+		rules.carryOn(part.work)
+	}
+	return rules.sorted()
+}
+
+// plurals learns resource names from every definition that is or was delivered.
+func (b builder) plurals() plurals {
+	objects := slices.Clone(b.rendering.Objects)
+	for _, part := range b.present {
+		for _, carried := range part.objects {
+			objects = append(objects, carried.object)
+		}
+	}
+	slices.Reverse(objects) // What is delivered now has the last word.
+	return pluralsOf(objects)
+}
+
+// newWork wraps a spec into the work of a part.
+func newWork(rendering Rendering, phase v1alpha1.WritePhase, number int32, spec workv1.ManifestWorkSpec) (*workv1.ManifestWork, error) {
 	hash, err := canonicalSpecHash(spec)
 	if err != nil {
 		return nil, err
@@ -139,7 +267,7 @@ func newWork(rendering Rendering, phase v1alpha1.WritePhase, spec workv1.Manifes
 		TypeMeta: metav1.TypeMeta{APIVersion: workv1.GroupVersion.String(), Kind: "ManifestWork"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: rendering.cluster,
-			Name:      v1alpha1.WorkName(rollout.Namespace, rollout.Name, 0),
+			Name:      v1alpha1.WorkName(rollout.Namespace, rollout.Name, number),
 			Labels: map[string]string{
 				v1alpha1.LabelRolloutNamespace: rollout.Namespace,
 				v1alpha1.LabelRolloutName:      rollout.Name,
@@ -188,57 +316,22 @@ func canonicalSpecHash(spec workv1.ManifestWorkSpec) (string, error) {
 	return v1alpha1.HashOf(hashed.Bytes()), nil
 }
 
-// Objects reads the objects that works carry, for Request.Present. It returns an
-// error if a manifest is not a Kubernetes object, which the hub does not accept.
+// Objects reads the objects that works carry, each once. It returns an error if a
+// manifest is not a Kubernetes object, which the hub does not accept.
 func Objects(works []*workv1.ManifestWork) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
+	seen := map[objectKey]bool{}
 	for _, work := range works {
 		for i, manifest := range work.Spec.Workload.Manifests {
 			object := &unstructured.Unstructured{}
 			if err := object.UnmarshalJSON(manifest.Raw); err != nil {
 				return nil, fmt.Errorf("read manifest %d of ManifestWork %s/%s: %w", i, work.Namespace, work.Name, err)
 			}
-			objects = append(objects, object)
+			if key := keyOf(object); !seen[key] {
+				seen[key] = true
+				objects = append(objects, object)
+			}
 		}
 	}
 	return objects, nil
-}
-
-// leftOut returns the objects of the present works that the rendering does not
-// have, each once.
-func leftOut(rendering Rendering, present []*workv1.ManifestWork) ([]*unstructured.Unstructured, error) {
-	objects, err := Objects(present)
-	if err != nil {
-		return nil, err
-	}
-	seen := map[objectKey]bool{}
-	for _, object := range rendering.Objects {
-		seen[keyOf(object)] = true
-	}
-	var old []*unstructured.Unstructured
-	for _, object := range objects {
-		if key := keyOf(object); !seen[key] {
-			seen[key] = true
-			old = append(old, object)
-		}
-	}
-	slices.SortStableFunc(old, compareObjects)
-	return old, nil
-}
-
-// encode writes objects as manifests and adds up their size as OCM's webhook
-// counts it.
-func encode(objects []*unstructured.Unstructured) ([]workv1.Manifest, int, error) {
-	manifests := make([]workv1.Manifest, 0, len(objects))
-	size := 0
-	for _, object := range objects {
-		raw, err := v1alpha1.CanonicalJSON(object.Object)
-		if err != nil {
-			return nil, 0, fmt.Errorf("encode %s: %w", v1alpha1.Describe(object), err)
-		}
-		manifest := workv1.Manifest{RawExtension: runtime.RawExtension{Raw: raw}}
-		size += manifest.Size()
-		manifests = append(manifests, manifest)
-	}
-	return manifests, size, nil
 }

@@ -1,7 +1,6 @@
 package workbuilder
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -165,14 +164,14 @@ func TestKeptObjectIsOrphanedThroughBothPhasesAndForgottenAfterwards(t *testing.
 func TestWritingTheSamePhaseAgainGivesTheSameBytes(t *testing.T) {
 	first := written(t, request(t, 1, payload("1.0.0", namespaceYAML, claimYAML, configMapYAML, jobYAML)))
 	next := request(t, 2, payload("2.0.0", namespaceYAML, deploymentYAML))
-	next.Present, _ = Objects([]*workv1.ManifestWork{first})
+	next.Present = []*workv1.ManifestWork{first}
 	add := works(t, render(t, next), v1alpha1.PhaseAdd, first).Works[0]
-	next.Present, _ = Objects([]*workv1.ManifestWork{add})
+	next.Present = []*workv1.ManifestWork{add}
 	if diff := cmp.Diff(add, works(t, render(t, next), v1alpha1.PhaseAdd, add).Works[0]); diff != "" {
 		t.Errorf("phase Add, written twice (-first +second):\n%s", diff)
 	}
 	drop := works(t, render(t, next), v1alpha1.PhaseDrop, add).Works[0]
-	next.Present, _ = Objects([]*workv1.ManifestWork{drop})
+	next.Present = []*workv1.ManifestWork{drop}
 	if diff := cmp.Diff(drop, works(t, render(t, next), v1alpha1.PhaseDrop, drop).Works[0]); diff != "" {
 		t.Errorf("phase Drop, written twice (-first +second):\n%s", diff)
 	}
@@ -191,36 +190,6 @@ func TestNoWorkIsBetterThanAnEmptyOne(t *testing.T) {
 	set := works(t, rendering, v1alpha1.PhaseDrop, first)
 	if len(set.Works) != 0 || len(set.Dropped) != 1 {
 		t.Errorf("%d works and %d dropped objects, want 0 and 1", len(set.Works), len(set.Dropped))
-	}
-}
-
-func bigConfigMap(name string, bytes int) string {
-	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: shop}, data: {text: %s}}", name, strings.Repeat("x", bytes))
-}
-
-func TestWorkOverTheLimitIsRefusedWithSizeAndLimit(t *testing.T) {
-	_, err := Works(render(t, request(t, 1, payload("1.0.0", bigConfigMap("a", 300<<10), bigConfigMap("b", 300<<10)))), v1alpha1.PhaseDrop, nil)
-	var tooLarge *TooLargeError
-	if !errors.As(err, &tooLarge) || tooLarge.Size <= MaxWorkBytes || tooLarge.LeftOut != 0 {
-		t.Fatalf("error %v, want one about the new content alone", err)
-	}
-	for _, part := range []string{fmt.Sprint(tooLarge.Size), "512000", "1.0.0"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not name %s", err, part)
-		}
-	}
-}
-
-func TestUnionOverTheLimitSaysSoAndTheSecondPhaseFits(t *testing.T) {
-	first := written(t, request(t, 1, payload("1.0.0", bigConfigMap("a", 300<<10))))
-	next := render(t, request(t, 2, payload("2.0.0", bigConfigMap("b", 300<<10))))
-	_, err := Works(next, v1alpha1.PhaseAdd, []*workv1.ManifestWork{first})
-	var tooLarge *TooLargeError
-	if !errors.As(err, &tooLarge) || tooLarge.LeftOut != 1 || tooLarge.Phase != v1alpha1.PhaseAdd {
-		t.Fatalf("error %v, want one about the 1 object that is dropped", err)
-	}
-	if got := works(t, next, v1alpha1.PhaseDrop, first); len(got.Works) != 1 {
-		t.Errorf("phase Drop has %d works, want 1", len(got.Works))
 	}
 }
 
