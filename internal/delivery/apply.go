@@ -129,18 +129,28 @@ func isSettled(task *Task) bool {
 	if status.Phase == v1alpha1.PhasePreflight {
 		return status.WrittenAt != nil && answerOf(task) == nil
 	}
-	for _, work := range task.Works {
-		if !slices.Contains(status.Rendered.Works, work.Name) {
-			return false
-		}
-	}
 	for _, name := range status.Rendered.Works {
 		work := findWork(task.Works, name)
 		if work == nil || !isWritten(work, status) || !isIntact(work) {
 			return false
 		}
 	}
-	return status.Phase == v1alpha1.PhaseDrop || !applicationOf(status, task.Works).complete
+	if !applicationOf(status, task.Works).complete {
+		return true
+	}
+	return status.Phase == v1alpha1.PhaseDrop && len(leftOver(status, task.Works)) == 0
+}
+
+// leftOver are the works whose part the rendering no longer has. They are deleted
+// once the phase Drop is applied: by then what moved has another work.
+func leftOver(status v1alpha1.RolloutDeliveryStatus, works []*workv1.ManifestWork) []*workv1.ManifestWork {
+	var left []*workv1.ManifestWork
+	for _, work := range works {
+		if work.DeletionTimestamp == nil && !slices.Contains(status.Rendered.Works, work.Name) {
+			left = append(left, work)
+		}
+	}
+	return left
 }
 
 // taken is the status from which to go on: the recorded one, or that with which
@@ -213,9 +223,15 @@ func (a *Applier) render(ctx context.Context, task *Task, present []*workv1.Mani
 		Payload:       payload,
 		CompletedJobs: completedBefore(task.Delivery.Status, spec),
 		Unadopted:     unadopt(unadopted, nil, payload.Delivery.Adopt),
-		Present:       objects,
+		Present:       present,
+		Recorded:      task.Delivery.Status.Rendered,
 	}}
-	if r.rendering, err = r.render(); err != nil {
+	var tooLarge *workbuilder.TooLargeError
+	switch r.rendering, err = r.render(); {
+	case errors.As(err, &tooLarge):
+		return renderer{}, &Obstacle{State: v1alpha1.StateBlocked, Cause: v1alpha1.Cause{
+			Reason: v1alpha1.ReasonTooLarge, Message: tooLarge.Error()}}, nil
+	case err != nil:
 		return renderer{}, degraded(v1alpha1.ReasonInvalidSpec, err.Error()), nil
 	}
 	r.asked = questionOf(r.rendering, objects)
@@ -237,7 +253,7 @@ func (a *Applier) record(ctx context.Context, task *Task, r renderer, present []
 	// The bytes are the same unless this manager renders in another way than
 	// the one that recorded; the agent compares with what is recorded.
 	next.Rendered = r.rendering.Rendered.DeepCopy()
-	if next.Phase == v1alpha1.PhaseAdd && applicationOf(next, present).complete && allIntact(present) {
+	if next.Phase == v1alpha1.PhaseAdd && applicationOf(next, present).complete && allIntact(next.Rendered, present) {
 		next.Phase = v1alpha1.PhaseDrop
 		if next.State == v1alpha1.StateApplying {
 			announce(&next)
@@ -248,9 +264,9 @@ func (a *Applier) record(ctx context.Context, task *Task, r renderer, present []
 
 func (a *Applier) recordRendering(ctx context.Context, task *Task, r renderer, present []*workv1.ManifestWork) (*Obstacle, error) {
 	delivery, rendering := task.Delivery, r.rendering
-	set, phase, obstacle, err := firstPhase(rendering, delivery.Spec.Direction, present)
-	if err != nil || obstacle != nil {
-		return obstacle, err
+	set, phase, err := firstPhase(rendering, present)
+	if err != nil {
+		return nil, err
 	}
 	claiming := a.claimingOn(delivery.Namespace)
 	claiming.Lock()
@@ -274,27 +290,16 @@ func (a *Applier) recordRendering(ctx context.Context, task *Task, r renderer, p
 }
 
 // firstPhase chooses the phase in which a new rendering is written first: Add
-// where present content is left out, Drop where nothing is.
-func firstPhase(rendering workbuilder.Rendering, direction v1alpha1.Direction, present []*workv1.ManifestWork) (workbuilder.WorkSet, v1alpha1.WritePhase, *Obstacle, error) {
-	phase := v1alpha1.PhaseAdd
-	set, err := workbuilder.Works(rendering, phase, present)
-	var tooLarge *workbuilder.TooLargeError
-	if errors.As(err, &tooLarge) && tooLarge.LeftOut > 0 && direction == v1alpha1.DirectionRollback {
-		// Going back matters more than the order in which objects change.
-		set, err = workbuilder.Works(rendering, v1alpha1.PhaseDrop, present)
-		phase = v1alpha1.PhaseDrop
-	}
-	if errors.As(err, &tooLarge) {
-		return set, phase, &Obstacle{State: v1alpha1.StateBlocked, Cause: v1alpha1.Cause{
-			Reason: v1alpha1.ReasonTooLarge, Message: tooLarge.Error()}}, nil
-	}
+// where present works are to lose something, Drop where none is.
+func firstPhase(rendering workbuilder.Rendering, present []*workv1.ManifestWork) (workbuilder.WorkSet, v1alpha1.WritePhase, error) {
+	set, err := workbuilder.Works(rendering, v1alpha1.PhaseAdd, present)
 	if err != nil {
-		return set, phase, nil, err
+		return set, "", err
 	}
 	if !set.LeavesOut() || len(rendering.Objects) == 0 {
-		phase = v1alpha1.PhaseDrop
+		return set, v1alpha1.PhaseDrop, nil
 	}
-	return set, phase, nil, nil
+	return set, v1alpha1.PhaseAdd, nil
 }
 
 // others are the deliveries of other rollouts to the same cluster. The hub is

@@ -336,30 +336,20 @@ func TestAHubThatChangesWhatIsWrittenIsNamed(t *testing.T) {
 	}
 }
 
-func TestContentTooLargeForTwoPhases(t *testing.T) {
-	large := func(name string) runtime.RawExtension {
-		return manifest("v1", "ConfigMap", name, strings.Repeat("x", 300<<10))
-	}
-	for _, tc := range []struct {
-		direction v1alpha1.Direction
-		state     v1alpha1.DeliveryState
-		names     string
-	}{
-		{v1alpha1.DirectionForward, v1alpha1.StateBlocked, "old"},
-		{v1alpha1.DirectionRollback, v1alpha1.StateProgressing, "new"},
-	} {
-		t.Run(string(tc.direction), func(t *testing.T) {
+func TestContentsThatDoNotFitOneWorkTogetherAreReplacedWithoutAGap(t *testing.T) {
+	for _, direction := range []v1alpha1.Direction{v1alpha1.DirectionForward, v1alpha1.DirectionRollback} {
+		t.Run(string(direction), func(t *testing.T) {
 			h := newHub(t)
-			h.intend(h.freeze(1, "1.0.0", large("old")), v1alpha1.DirectionForward)
+			h.intend(h.freeze(1, "1.0.0", sized(300, "old")...), v1alpha1.DirectionForward)
 			h.settle()
-			h.intend(h.freeze(2, "1.1.0", large("new")), tc.direction)
-			h.settle()
-			status := h.delivery().Status
-			if status.State != tc.state {
-				t.Errorf("state is %s/%s: %s", status.State, status.Reason, status.Message)
+			h.intend(h.freeze(2, "1.1.0", sized(300, "new")...), direction)
+			h.reconcileOrFail()
+			if got := h.layout(); got != "00: old=300, 01: new=300" {
+				t.Errorf("before the new content is applied the works are %s", got)
 			}
-			if got := h.content(); !strings.HasPrefix(got, "ConfigMap/"+tc.names+"=") || strings.Count(got, "ConfigMap") != 1 {
-				t.Errorf("the work carries %.60s", got)
+			h.settle()
+			if got := h.layout(); got != "01: new=300" {
+				t.Errorf("the works are %s", got)
 			}
 		})
 	}

@@ -50,7 +50,7 @@ func (a *application) add(name string, work *workv1.ManifestWork, status v1alpha
 		return
 	}
 	before := len(a.refused)
-	leaving := leavingIn(status)
+	leaving := leavingIn(status, name)
 	refusedOld, appliedNew := 0, 0
 	for _, manifest := range work.Status.ResourceStatus.Manifests {
 		condition := meta.FindStatusCondition(manifest.Conditions, workv1.ManifestApplied)
@@ -81,8 +81,9 @@ func (a *application) add(name string, work *workv1.ManifestWork, status v1alpha
 	}
 }
 
-// leavingIn are the objects that the phase Add carries for the last time.
-func leavingIn(status v1alpha1.RolloutDeliveryStatus) map[claim]bool {
+// leavingIn are the objects that a work lists for the last time in the phase Add:
+// they are dropped next, or another part applies them.
+func leavingIn(status v1alpha1.RolloutDeliveryStatus, name string) map[claim]bool {
 	leaving := map[claim]bool{}
 	if status.Phase != v1alpha1.PhaseAdd {
 		return leaving
@@ -90,14 +91,27 @@ func leavingIn(status v1alpha1.RolloutDeliveryStatus) map[claim]bool {
 	for _, object := range status.Dropping {
 		leaving[claimOf(object)] = true
 	}
+	for _, object := range status.Rendered.Objects {
+		if workOf(*status.Rendered, object) != name {
+			leaving[claimOf(object.ObjectReference)] = true
+		}
+	}
 	return leaving
+}
+
+// workOf is the name of the work that carries an object.
+func workOf(rendered v1alpha1.Rendered, object v1alpha1.RenderedObject) string {
+	if int(object.Part) >= len(rendered.Works) {
+		return ""
+	}
+	return rendered.Works[object.Part]
 }
 
 // deliveredBy is how many objects of the new content a work carries.
 func deliveredBy(status v1alpha1.RolloutDeliveryStatus, name string) int {
 	n := 0
 	for _, object := range status.Rendered.Objects {
-		if part := int(object.Part); part < len(status.Rendered.Works) && status.Rendered.Works[part] == name {
+		if workOf(*status.Rendered, object) == name {
 			n++
 		}
 	}

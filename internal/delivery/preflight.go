@@ -278,13 +278,9 @@ func (a *Applier) conclude(ctx context.Context, task *Task, r renderer, present 
 			return rendering, nil, err
 		}
 	}
-	set, phase, obstacle, err := firstPhase(rendering, delivery.Spec.Direction, present)
+	set, phase, err := firstPhase(rendering, present)
 	if err != nil {
 		return rendering, nil, err
-	}
-	if obstacle != nil {
-		outcome := a.obstructed(task, present, obstacle)
-		return rendering, &outcome, nil
 	}
 	now := a.clock.Now()
 	startDeadline(&status, task.Run, now)

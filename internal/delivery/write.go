@@ -16,8 +16,9 @@ import (
 	"open-cluster-management.io/fleet-rollout/pkg/workbuilder"
 )
 
-// write brings the works to the recorded phase. It does not touch what is there
-// already.
+// write brings the works to the recorded phase, part by part. It does not touch
+// what is there already. Works without a part in the content go last, once the
+// others are applied: they may have carried what moved.
 func (a *Applier) write(ctx context.Context, task *Task, rendering workbuilder.Rendering, present []*workv1.ManifestWork) (Outcome, error) {
 	outcome := Outcome{Status: task.Delivery.Status}
 	set, err := workbuilder.Works(rendering, outcome.Status.Phase, present)
@@ -29,8 +30,9 @@ func (a *Applier) write(ctx context.Context, task *Task, rendering workbuilder.R
 		var obstacle *obstacleError
 		switch {
 		case errors.As(err, &obstacle):
+			nothingIsThere := len(present)+len(outcome.Works) == 0
 			outcome.Obstacle, outcome.Works = obstacle.obstacle, present
-			if obstacle.obstacle.Cause.Reason == v1alpha1.ReasonForeignObject {
+			if nothingIsThere && obstacle.obstacle.Cause.Reason == v1alpha1.ReasonForeignObject {
 				// Nothing of the rendering is on the cluster. Who is recorded as
 				// delivering an object holds it, so the record is taken back.
 				outcome.Status = unrendered(outcome.Status)
@@ -49,14 +51,12 @@ func (a *Applier) write(ctx context.Context, task *Task, rendering workbuilder.R
 		}
 		outcome.Works = append(outcome.Works, work)
 	}
-	if outcome.Status.Phase != v1alpha1.PhaseDrop {
+	if outcome.Status.Phase != v1alpha1.PhaseDrop || !applicationOf(outcome.Status, outcome.Works).complete {
 		return outcome, nil
 	}
-	for _, work := range present {
-		if findWork(set.Works, work.Name) == nil {
-			if err := a.deleteWork(ctx, work); err != nil {
-				return Outcome{}, err
-			}
+	for _, work := range leftOver(outcome.Status, present) {
+		if err := a.deleteWork(ctx, work); err != nil {
+			return Outcome{}, err
 		}
 	}
 	return outcome, nil
@@ -150,8 +150,11 @@ func isSame(present, wanted *workv1.ManifestWork) bool {
 	return isIntact(present)
 }
 
-func allIntact(works []*workv1.ManifestWork) bool {
-	return !slices.ContainsFunc(works, func(work *workv1.ManifestWork) bool { return !isIntact(work) })
+// allIntact tells whether nobody has edited the works of a rendering.
+func allIntact(rendered *v1alpha1.Rendered, works []*workv1.ManifestWork) bool {
+	return !slices.ContainsFunc(works, func(work *workv1.ManifestWork) bool {
+		return slices.Contains(rendered.Works, work.Name) && !isIntact(work)
+	})
 }
 
 func merged(present, ours map[string]string) map[string]string {

@@ -50,12 +50,13 @@ func TestContentThatFreezesFitsTheWork(t *testing.T) {
 			}
 			return revision.Freeze(spec(manifests...))
 		}
-		bound := (520 << 10) / count
-		tooLarge := sort.Search(bound, func(size int) bool {
-			_, err := freeze(size)
+		const slack = 1000
+		bound := min(revision.MaxTotalBytes/count, revision.MaxObjectBytes)
+		tooLarge := bound - slack + sort.Search(slack, func(more int) bool {
+			_, err := freeze(bound - slack + more)
 			return err != nil
 		})
-		if tooLarge == 0 || tooLarge == bound {
+		if tooLarge == bound-slack || tooLarge == bound {
 			t.Fatalf("%d objects: there is no largest size", count)
 		}
 		frozen, err := freeze(tooLarge - 1)
@@ -71,10 +72,17 @@ func TestContentThatFreezesFitsTheWork(t *testing.T) {
 			t.Fatalf("%d objects of %d bytes freeze, and do not fit: %v", count, tooLarge-1, err)
 		}
 		size := 0
-		for _, manifest := range set.Works[0].Spec.Workload.Manifests {
-			size += manifest.Size()
+		for _, work := range set.Works {
+			inWork := 0
+			for _, manifest := range work.Spec.Workload.Manifests {
+				inWork += manifest.Size()
+			}
+			if inWork > workbuilder.MaxWorkBytes {
+				t.Errorf("%d objects: work %s has %d bytes", count, work.Name, inWork)
+			}
+			size += inWork
 		}
-		t.Logf("%d objects: %d bytes of %d", count, size, workbuilder.MaxWorkBytes)
+		t.Logf("%d objects: %d bytes in %d works", count, size, len(set.Works))
 	}
 }
 

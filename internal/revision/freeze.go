@@ -14,21 +14,6 @@ import (
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
-const (
-	// MaxObjectBytes is how large one object may be: what OCM accepts in one
-	// ManifestWork (500 KiB).
-	MaxObjectBytes = 500 << 10
-	// MaxTotalBytes is how large all objects together may be as they are
-	// delivered, in one ManifestWork.
-	MaxTotalBytes = 500 << 10
-	// MaxObjects is how many objects a revision may have.
-	MaxObjects = 2000
-
-	// deliveryOverheadBytes is what delivering adds to an object at most: two
-	// labels, the stamp, the suffix of a Job's name and the framing.
-	deliveryOverheadBytes = 420
-)
-
 // Frozen is the content of a FleetRollout at one moment.
 type Frozen struct {
 	// Payload is the content in its canonical form: server-written fields are
@@ -62,6 +47,9 @@ func FreezeWith(spec v1alpha1.FleetRolloutSpec, sources Sources) (Frozen, error)
 
 	content, missing, found := readTemplate(path.Child("template"), spec.Template, sources)
 	problems = append(problems, found...)
+	if len(missing) == 0 {
+		problems = append(problems, checkDelivery(path.Child("delivery"), spec.Delivery, content)...)
+	}
 	switch {
 	case len(problems) > 0:
 		return Frozen{}, &InvalidError{Problems: problems}
@@ -101,11 +89,14 @@ func (c content) freeze(spec v1alpha1.FleetRolloutSpec, hashKey []byte) (Frozen,
 		}
 		frozen.Payload.Template.Components = append(frozen.Payload.Template.Components, out)
 	}
-	digest, err := v1alpha1.ContentHash(frozen.Payload)
+	raw, err := v1alpha1.CanonicalJSON(frozen.Payload)
 	if err != nil {
 		return Frozen{}, fmt.Errorf("freeze version %s: %w", spec.Version, err)
 	}
-	frozen.Digest = digest
+	if err := checkStored(field.NewPath("spec", "template"), raw, frozen.Payload); err != nil {
+		return Frozen{}, err
+	}
+	frozen.Digest = v1alpha1.HashOf(raw)
 	return frozen, nil
 }
 

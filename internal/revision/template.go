@@ -91,11 +91,8 @@ func readManifest(path *field.Path, extension runtime.RawExtension, from origin)
 	if err != nil {
 		return manifest{}, append(problems, field.Invalid(path, v1alpha1.Describe(object), err.Error()))
 	}
-	if len(canonical) > MaxObjectBytes {
-		problems = append(problems, field.Invalid(path, v1alpha1.Describe(object),
-			fmt.Sprintf("it is %d bytes, over the limit of %d for one object; make it smaller, because an object cannot be split over ManifestWorks", len(canonical), MaxObjectBytes)))
-	}
-	return manifest{path: path, reference: v1alpha1.ReferenceOf(object), object: object, raw: canonical}, problems
+	m := manifest{path: path, reference: v1alpha1.ReferenceOf(object), object: object, raw: canonical}
+	return m, appendIf(problems, checkObjectSize(path, m))
 }
 
 // checkTogether finds what is wrong only with all manifests together: the same
@@ -104,11 +101,10 @@ func (c content) checkTogether(path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	type identity struct{ group, kind, namespace, name string }
 	first := map[identity]*field.Path{}
-	objects, bytes := 0, 0
+	var all totals
 	for _, part := range c.components {
 		for _, m := range part.manifests {
-			objects++
-			bytes += len(m.raw) + deliveryOverheadBytes
+			all.add(m)
 			r := m.reference
 			id := identity{r.Group, r.Kind, r.Namespace, r.Name}
 			if at, ok := first[id]; ok {
@@ -118,13 +114,7 @@ func (c content) checkTogether(path *field.Path) field.ErrorList {
 			first[id] = m.path
 		}
 	}
-	if objects > MaxObjects {
-		problems = append(problems, field.Invalid(path, objects, fmt.Sprintf("the template has more than %d objects; move part of them to another FleetRollout", MaxObjects)))
-	}
-	if bytes > MaxTotalBytes {
-		problems = append(problems, field.Invalid(path, bytes, fmt.Sprintf("the objects are %d bytes as delivered, over the ManifestWork limit of %d; move part of them to another FleetRollout", bytes, MaxTotalBytes)))
-	}
-	return problems
+	return append(problems, all.check(path)...)
 }
 
 // duplicate is field.Duplicate with words.
