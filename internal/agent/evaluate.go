@@ -35,7 +35,7 @@ const (
 // Sight is what the agent sees of one object.
 type Sight struct {
 	Access Access
-	// Problem says why the access is broken.
+	// Problem says why the access is broken, or which resource may not be read.
 	Problem string
 	// Meta is nil if the object is not there.
 	Meta metav1.Object
@@ -128,7 +128,7 @@ func judge(wanted v1alpha1.RenderedObject, sight Sight) (v1alpha1.Health, string
 	switch {
 	case sight.Access == AccessForbidden:
 		return v1alpha1.HealthProgressing, fmt.Sprintf(
-			"the agent may not read %s: grant it get, list and watch", apiOf(wanted.ObjectReference))
+			"the agent may not read %s: %s", apiOf(wanted.ObjectReference), missingRule(sight.Problem))
 	case sight.Access == AccessNotServed:
 		return v1alpha1.HealthProgressing, fmt.Sprintf("the cluster does not serve %s", apiOf(wanted.ObjectReference))
 	case sight.Access == AccessBroken:
@@ -145,6 +145,17 @@ func judge(wanted v1alpha1.RenderedObject, sight Sight) (v1alpha1.Health, string
 		return v1alpha1.HealthProgressing, "its status has not been read yet"
 	}
 	return judge(sight)
+}
+
+// labelAggregate is the label of ClusterRoles whose rules the agent gets.
+const labelAggregate = v1alpha1.GroupName + "/aggregate-to-agent"
+
+// missingRule says what to grant for a resource ("deployments.apps").
+func missingRule(resource string) string {
+	if resource == "" {
+		resource = "it"
+	}
+	return fmt.Sprintf("grant get, list and watch of %s with a ClusterRole labelled %s: \"true\"", resource, labelAggregate)
 }
 
 // isJudged tells whether the status of a kind counts. Then application alone

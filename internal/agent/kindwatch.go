@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -103,7 +104,7 @@ func (w *kindWatch) run(ctx context.Context) {
 			w.note(err)
 		case w.clients.ready(ctx):
 			if refusals++; refusals >= refusalsMeant {
-				w.setAccess(refusal, "")
+				w.setAccess(refusal, refusedResource(err))
 				wait = max(wait, refusalRetry(refusal))
 			}
 		default:
@@ -128,6 +129,17 @@ func refusalOf(err error) Access {
 		return AccessNotServed
 	}
 	return ""
+}
+
+// refusedResource is the resource that a refusal is about, as in
+// "deployments.apps", or empty.
+func refusedResource(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsForbidden(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return ""
+	}
+	details := status.Status().Details
+	return schema.GroupResource{Group: details.Group, Resource: details.Kind}.String()
 }
 
 // refusalRetry is how soon a change is looked for, at the least: a grant may

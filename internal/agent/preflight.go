@@ -66,8 +66,8 @@ type inquiry struct {
 // finding is what a look at the cluster found.
 type finding struct {
 	preflight v1alpha1.Preflight
-	// unread are the kinds whose objects the agent may not read: nothing is known
-	// about them.
+	// unread are the resources that the agent may not read: nothing is known
+	// about their objects.
 	unread []string
 }
 
@@ -208,7 +208,7 @@ func (p *preflights) find(ctx context.Context, d *v1alpha1.RolloutDelivery) (fin
 	for i, object := range rendered.Objects {
 		switch {
 		case apierrors.IsForbidden(errs[i]):
-			unread.Insert(apiOf(object.ObjectReference))
+			unread.Insert(refusedResource(errs[i]))
 		case errs[i] != nil:
 			return finding{}, fmt.Errorf("look for %s: %w", describe(object.ObjectReference), errs[i])
 		case exists[i] && len(found.preflight.Existing) < maxExisting:
@@ -337,7 +337,8 @@ func (f finding) text() string {
 		parts = append(parts, part+" exists already and is not this rollout's")
 	}
 	if len(f.unread) > 0 {
-		parts = append(parts, fmt.Sprintf("the agent may not get %s, and cannot tell whether it exists", strings.Join(f.unread, ", ")))
+		parts = append(parts, fmt.Sprintf("the agent cannot tell what exists of %s: %s",
+			strings.Join(f.unread, ", "), missingRule(strings.Join(f.unread, ", "))))
 	}
 	if len(parts) == 0 {
 		return "nothing that is to be added exists, and all its APIs are served"

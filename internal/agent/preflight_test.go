@@ -203,7 +203,7 @@ func TestAPreflightSaysWhatItMayNotRead(t *testing.T) {
 	f.objects.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "api", errors.New("no"))
 	})
-	if got := f.answer(t).Text; !strings.Contains(got, "may not get apps/v1 Deployment") {
+	if got := f.answer(t).Text; !strings.Contains(got, "cannot tell what exists of deployments.apps: grant get") {
 		t.Errorf("the text is %q", got)
 	}
 }
