@@ -551,7 +551,8 @@ type Preflight struct {
 type ObjectDrift struct {
 	ObjectReference `json:",inline"`
 
-	// manager that has taken them, as managedFields names it.
+	// manager that has taken them, as managedFields names it; "unknown" if they were
+	// removed, because then nobody owns them.
 	// +required
 	// +kubebuilder:validation:MaxLength=256
 	Manager string `json:"manager"`
@@ -575,7 +576,8 @@ type EndpointHealth struct {
 	// +required
 	Health Health `json:"health"`
 
-	// latencyMilliseconds of the last answer; absent if there was none.
+	// latencyMilliseconds of the answer by which the health changed last; absent if
+	// there was none. The present latency is in the agent's metrics.
 	// +optional
 	LatencyMilliseconds *int32 `json:"latencyMilliseconds,omitempty"`
 

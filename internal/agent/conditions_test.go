@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
@@ -113,5 +114,23 @@ func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 	have, _ := mergeConditions(nil, map[string]metav1.Condition{ourType: reported(t, nil)}, sets.New(ourType))
 	if _, change := mergeConditions(have, map[string]metav1.Condition{ourType: reported(t, nil)}, sets.New(ourType)); change != unchanged {
 		t.Errorf("the change is %d, want none", change)
+	}
+}
+
+func TestAnEndpointsHealthIsSubstanceAndItsWordsAreNot(t *testing.T) {
+	report := func(health v1alpha1.Health, message string, latency *int32) metav1.Condition {
+		c, err := conditionOf(ourType, v1alpha1.AgentReport{Digest: "sha256:r2", Delivery: 7, Health: v1alpha1.HealthDegraded,
+			Endpoints: []v1alpha1.EndpointHealth{{Endpoint: "payments/api:80", Health: health, Message: message, LatencyMilliseconds: latency}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	before := report(v1alpha1.HealthDegraded, "status 503", nil)
+	if got := urgencyOf(&before, report(v1alpha1.HealthDegraded, "connection refused", ptr.To[int32](3))); got != wording {
+		t.Errorf("other words: %v, want %v", got, wording)
+	}
+	if got := urgencyOf(&before, report(v1alpha1.HealthHealthy, "", nil)); got != substance {
+		t.Errorf("another health: %v, want %v", got, substance)
 	}
 }

@@ -110,21 +110,24 @@ func (f *preflightFixture) answer(t *testing.T) v1alpha1.AgentReport {
 func TestAPreflightNamesWhatExistsAndIsNotOurs(t *testing.T) {
 	other := configRef
 	other.Name = "other"
+	namesake := configRef
+	namesake.Name = "namesake"
 	f := newPreflightFixture(t, []runtime.Object{
 		objectOf(apiDeployment, oursOf("platform", "payments")),
 		objectOf(configRef, nil),
 		objectOf(other, oursOf("platform", "another-rollout")),
+		objectOf(namesake, oursOf("another-namespace", "payments")),
 		objectOf(apiSecret, nil),
-	}, apiDeployment, configRef, apiSecret, other)
+	}, apiDeployment, configRef, apiSecret, other, namesake)
 	report := f.answer(t)
-	want := &v1alpha1.Preflight{Delivery: 7, Existing: []v1alpha1.ObjectReference{configRef, other}}
+	want := &v1alpha1.Preflight{Delivery: 7, Existing: []v1alpha1.ObjectReference{configRef, other, namesake}}
 	if diff := cmp.Diff(want, report.Preflight); diff != "" {
 		t.Errorf("preflight (-want +got):\n%s", diff)
 	}
 	if report.Health != v1alpha1.HealthProgressing || report.Digest != "sha256:r2" || report.Delivery != 7 {
 		t.Errorf("got %+v, want a progressing report on this delivery", report)
 	}
-	if !strings.Contains(report.Text, "ConfigMap payments/api and 1 more") {
+	if !strings.Contains(report.Text, "ConfigMap payments/api and 2 more") {
 		t.Errorf("the text is %q", report.Text)
 	}
 	for _, action := range f.objects.Actions() {

@@ -135,6 +135,36 @@ func TestTheAgentWritesNothingOnItsClusterAndReadsNoSecret(t *testing.T) {
 	}
 }
 
+func TestTheAgentMayReadWhatItAsksForByItself(t *testing.T) {
+	granted := map[string][]string{}
+	for _, object := range manifestsFor(t, agentFor(t), addonOf("c1", "u1")) {
+		role, ok := object.(*rbacv1.ClusterRole)
+		if !ok {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					granted[resource+"."+group] = rule.Verbs
+				}
+			}
+		}
+	}
+	for resource, why := range map[string]string{
+		"pods.":                           "complaints of pods, and how many started",
+		"replicasets.apps":                "which pods are a Deployment's",
+		"endpointslices.discovery.k8s.io": "health of Services",
+		"services.":                       "health of Services",
+		"deployments.apps":                "preflight, health and drift",
+	} {
+		for _, verb := range []string{"get", "list", "watch"} {
+			if !slices.Contains(granted[resource], verb) {
+				t.Errorf("the agent may not %s %s, which it needs for: %s", verb, resource, why)
+			}
+		}
+	}
+}
+
 func TestRolesOfUsersAreAggregatedToTheAgent(t *testing.T) {
 	var labels []map[string]string
 	for _, object := range manifestsFor(t, agentFor(t), addonOf("c1", "u1")) {
