@@ -73,9 +73,8 @@ type hub struct {
 	// adjust changes what is frozen.
 	adjust func(*v1alpha1.FleetRolloutSpec)
 
-	run      RunClock
-	applier  *Applier
-	recorded []v1alpha1.DeliveryState
+	run     RunClock
+	applier *Applier
 }
 
 func newHub(t *testing.T, objects ...client.Object) *hub {

@@ -228,7 +228,7 @@ func TestNoErrorQuotesASecret(t *testing.T) {
 		return frozen.Payload
 	}
 	for _, documents := range [][2]string{
-		{strings.ReplaceAll(deploymentYAML, "app: api", "app: api"), strings.ReplaceAll(deploymentYAML, "app: api", "app: "+canary)},
+		{deploymentYAML, strings.ReplaceAll(deploymentYAML, "app: api", "app: "+canary)},
 		{strings.TrimSuffix(secretYAML("a"), "}") + ", immutable: true}", strings.TrimSuffix(secretYAML(canary), "}") + ", immutable: true}"},
 	} {
 		findings := ImmutableChanges(payload(documents[0]), payload(documents[1]))
