@@ -67,7 +67,7 @@ func (a *application) add(name string, work *workv1.ManifestWork, status v1alpha
 		case condition.ObservedGeneration != 0 && condition.ObservedGeneration != work.Generation:
 			a.wait(fmt.Sprintf("the work agent has not applied all of ManifestWork %s yet", name))
 		case condition.Status != metav1.ConditionTrue:
-			a.refuse(manifest.ResourceMeta, condition.Message)
+			a.refuse(manifest.ResourceMeta, explain(manifest.ResourceMeta, condition.Message, work.Spec.Executor))
 		}
 	}
 	if applied.Status != metav1.ConditionTrue && len(a.refused) == before {

@@ -199,7 +199,7 @@ func (b builder) load(number int32) ([]cargo, error) {
 				load = append(load, cargo{stub, manifest})
 				continue
 			}
-			losing = append(losing, cargo{carried.object, carried.manifest})
+			losing = append(losing, cargo(carried))
 		}
 	}
 	// Old objects are carried as they are as far as there is room, data first.
