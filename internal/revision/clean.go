@@ -59,6 +59,8 @@ var jobLabels = []string{
 var (
 	jobKind       = schema.GroupKind{Group: "batch", Kind: "Job"}
 	claimKind     = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	volumeKind    = schema.GroupKind{Kind: "PersistentVolume"}
+	serviceKind   = schema.GroupKind{Kind: "Service"}
 	namespaceKind = schema.GroupKind{Kind: "Namespace"}
 	crdKind       = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
@@ -67,6 +69,7 @@ var (
 // object carries its author's intent alone (law 24).
 func clean(object *unstructured.Unstructured) {
 	content := object.Object
+	isLive := object.GetUID() != ""
 	delete(content, "status")
 	metadata, _ := content["metadata"].(map[string]any)
 	for _, name := range serverMetadata {
@@ -79,6 +82,13 @@ func clean(object *unstructured.Unstructured) {
 		cleanJob(content)
 	case claimKind:
 		cleanClaim(object)
+	case serviceKind:
+		if isLive {
+			cleanService(content)
+		}
+	case volumeKind:
+		unstructured.RemoveNestedField(content, "spec", "claimRef", "uid")
+		unstructured.RemoveNestedField(content, "spec", "claimRef", "resourceVersion")
 	case namespaceKind:
 		unstructured.RemoveNestedField(content, "spec", "finalizers")
 		removeKeys(metadata, "labels", []string{"kubernetes.io/metadata.name"})
@@ -109,6 +119,17 @@ func cleanClaim(object *unstructured.Unstructured) {
 	if object.GetAnnotations()["pv.kubernetes.io/bound-by-controller"] == "yes" {
 		unstructured.RemoveNestedField(object.Object, "spec", "volumeName")
 	}
+}
+
+// cleanService removes the addresses that a Service copied from a cluster had
+// there. In a manifest that somebody wrote they are its author's, and "None" always
+// is.
+func cleanService(content map[string]any) {
+	if address, _, _ := unstructured.NestedString(content, "spec", "clusterIP"); address == "None" {
+		return
+	}
+	unstructured.RemoveNestedField(content, "spec", "clusterIP")
+	unstructured.RemoveNestedField(content, "spec", "clusterIPs")
 }
 
 func cleanFinalizers(metadata map[string]any) {

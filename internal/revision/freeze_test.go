@@ -92,6 +92,18 @@ status: {phase: Bound}
 			"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop, annotations: {pv.kubernetes.io/bind-completed: \"yes\"}}, spec: {volumeName: disk}}",
 			"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {volumeName: disk}}",
 		},
+		"Service": {
+			"{apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop, uid: 0e1c}, spec: {clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9], ports: [{port: 80}]}, status: {loadBalancer: {}}}",
+			"{apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop}, spec: {ports: [{port: 80}]}}",
+		},
+		"Service that is headless": {
+			"{apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop, uid: 0e1c}, spec: {clusterIP: None, clusterIPs: [None]}}",
+			"{apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop}, spec: {clusterIP: None, clusterIPs: [None]}}",
+		},
+		"PersistentVolume": {
+			"{apiVersion: v1, kind: PersistentVolume, metadata: {name: disk, finalizers: [kubernetes.io/pv-protection]}, spec: {claimRef: {namespace: shop, name: data, uid: 0e1c, resourceVersion: \"7\"}}}",
+			"{apiVersion: v1, kind: PersistentVolume, metadata: {name: disk}, spec: {claimRef: {namespace: shop, name: data}}}",
+		},
 		"Namespace": {
 			"{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {kubernetes.io/metadata.name: shop}}, spec: {finalizers: [kubernetes]}, status: {phase: Active}}",
 			"{apiVersion: v1, kind: Namespace, metadata: {name: shop}, spec: {}}",
