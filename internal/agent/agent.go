@@ -83,6 +83,9 @@ type agent struct {
 	metrics    *Metrics
 	addons     addonClient
 	recalled   *recollection
+	classes    *storageClasses
+	checks     *compiledChecks
+	again      *wakeUps
 	clock      clock.WithTicker
 	reporter   *reporter
 	lease      *lease
@@ -122,6 +125,9 @@ func newAgent(o Options) (*agent, error) {
 	a.watches.recall = a.recalled.driftOf(a.deliveries)
 	a.reporter = newReporter(a.addons, a.deliveries, a.judge, wall)
 	a.watches.observer = a.reporter
+	a.classes = newStorageClasses(managedKube, wall)
+	a.checks = newCompiledChecks()
+	a.again = newWakeUps(wall, a.reporter.mark)
 	a.complaints = newComplaints(managedKube, wall, a.reporter.objectChanged)
 	a.preflights = newPreflights(managedKube.Discovery(), managed.metadata, wall, a.reporter.mark)
 	dialer, err := o.dialer()
@@ -234,7 +240,17 @@ func answers(kube kubernetes.Interface) func(context.Context) error {
 
 // look is what evaluate sees.
 func (a *agent) look(ref v1alpha1.ObjectReference) Sight {
-	return a.complaints.about(ref, a.watches.see(ref))
+	return a.complaints.about(ref, a.classes.about(ref, a.watches.see(ref)))
+}
+
+// rulesOf are the rules of a delivery's health policy. What was healthy before the
+// agent was restarted has settled.
+func (a *agent) rulesOf(d *v1alpha1.RolloutDelivery) rules {
+	by := rules{checks: a.checks.of(d), settle: d.Status.Rendered.Health.Settle()}
+	if recalled, found := a.recalled.of(d); found && recalled.Health == v1alpha1.HealthHealthy {
+		by.settle = 0
+	}
+	return by
 }
 
 // judge reports on a delivery: what is there before its first write, and how
@@ -243,9 +259,13 @@ func (a *agent) judge(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bool) 
 	if isPreflight(d) {
 		return a.preflights.report(d)
 	}
-	report, known := evaluate(d, a.look)
+	found, known := evaluate(d, a.look, a.rulesOf(d))
 	if !known {
-		return report, false
+		return found.report, false
+	}
+	report := found.report
+	if found.settling > 0 {
+		a.again.in(d.Name, found.settling)
 	}
 	endpoints, count := a.endpoints.about(d, report.Health)
 	report, known = a.podStarts.judge(d, report)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"open-cluster-management.io/fleet-rollout/internal/health"
 )
 
 const (
@@ -57,14 +59,13 @@ func (c *complaints) about(ref objectKey, sight Sight) Sight {
 	if selector == "" {
 		return sight
 	}
-	judge, judged := ruleOf(kindOf(ref).GroupKind())
-	if !judged {
+	if !health.HasRule(kindOf(ref).GroupKind()) {
 		return sight
 	}
-	health, _ := judge(sight)
+	verdict := health.Of(sight.subject())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if severity(health) == 0 {
+	if severity(verdict.Health) == 0 {
 		delete(c.troubled, ref)
 		return sight
 	}

@@ -114,11 +114,12 @@ func (d *deliveries) ofKind(kind schema.GroupVersionKind) []string {
 	return sets.List(d.kinds[kind])
 }
 
-// wantedKinds are the kinds that the present deliveries contain.
+// wantedKinds are the kinds that the present deliveries contain, and what their
+// judgement needs beside.
 func (d *deliveries) wantedKinds() sets.Set[schema.GroupVersionKind] {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return sets.KeySet(d.kinds)
+	return withSlices(sets.KeySet(d.kinds))
 }
 
 // conditionTypes are the types of the conditions of the present deliveries.

@@ -210,7 +210,7 @@ func TestAReportNamesDriftAndStaysHealthy(t *testing.T) {
 	for i := range many {
 		many[i] = configRef
 	}
-	if bounded, _ := evaluate(deliveryOf(many...), func(v1alpha1.ObjectReference) Sight { return config }); len(bounded.Drift) != maxDrift {
+	if bounded, _ := evaluateAll(many, func(v1alpha1.ObjectReference) Sight { return config }); len(bounded.Drift) != maxDrift {
 		t.Errorf("%d objects drift in the report, want %d", len(bounded.Drift), maxDrift)
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/internal/health"
 )
 
 // Access says what the agent can know about the objects of a kind.
@@ -51,6 +53,33 @@ type Sight struct {
 	ArrivedAt metav1.Time
 	// Complaint is what the object's pods complain about, if anything.
 	Complaint string
+	// Endpoints of a Service; nil if they are not known.
+	Endpoints *health.Endpoints
+	// WaitsForConsumer tells that a PersistentVolumeClaim is bound only once a pod
+	// uses it.
+	WaitsForConsumer bool
+	// SeenFor is how long this agent has seen the object at its content.
+	SeenFor time.Duration
+	// CompletedAs is the stamp with which a Job was seen to complete, though it may
+	// be gone by now.
+	CompletedAs string
+}
+
+// subject is what the rules of health see of the object.
+func (s Sight) subject() health.Subject {
+	return health.Subject{
+		Object: s.Full, Complaint: s.Complaint, Inherited: s.Inherited,
+		Endpoints: s.Endpoints, WaitsForConsumer: s.WaitsForConsumer,
+	}
+}
+
+// rules are what the objects of a delivery are judged by, beside their kind.
+type rules struct {
+	// checks of the health policy.
+	checks *health.Checks
+	// settle is how long content must have been there before the health of an
+	// object is believed that does not say which generation its status is about.
+	settle time.Duration
 }
 
 // Look is how evaluate sees the managed cluster.
@@ -68,9 +97,17 @@ func canEvaluate(d *v1alpha1.RolloutDelivery) bool {
 		rendered.Delivery == d.Spec.Delivery && rendered.Digest == d.Spec.Revision.Digest
 }
 
+// evaluation is what was found of a delivery.
+type evaluation struct {
+	report v1alpha1.AgentReport
+	// settling is after how long to look again, because time alone changes what is
+	// believed; 0 if it does not.
+	settling time.Duration
+}
+
 // evaluate judges a rendered delivery. It returns false while it cannot know,
 // because a watch is not complete yet: then the last report stands.
-func evaluate(d *v1alpha1.RolloutDelivery, look Look) (v1alpha1.AgentReport, bool) {
+func evaluate(d *v1alpha1.RolloutDelivery, look Look, by rules) (evaluation, bool) {
 	rendered := d.Status.Rendered
 	report := v1alpha1.AgentReport{
 		Digest:   rendered.Digest,
@@ -79,18 +116,29 @@ func evaluate(d *v1alpha1.RolloutDelivery, look Look) (v1alpha1.AgentReport, boo
 		Objects:  int32(len(rendered.Objects)),
 	}
 	var taken []string
+	var settling time.Duration
 	for _, object := range rendered.Objects {
 		sight := look(object.ObjectReference)
 		switch {
 		case sight.Access == AccessSettling:
-			return v1alpha1.AgentReport{}, false
-		case sight.Access == AccessForbidden && !isJudged(object.ObjectReference):
+			return evaluation{}, false
+		case sight.Access == AccessForbidden && !by.demandReading(object.ObjectReference):
 			taken = append(taken, describe(object.ObjectReference))
 			continue
 		}
-		health, message := judge(object, sight)
+		verdict := by.judge(object, sight)
 		report.Drift = withDrift(report.Drift, object, sight)
-		if health == v1alpha1.HealthHealthy {
+		if verdict.Suspended {
+			report.Suspended = append(report.Suspended, object.ObjectReference)
+		}
+		if left := by.unsettled(object, sight); left > 0 && verdict.Health == v1alpha1.HealthHealthy {
+			verdict.Health = v1alpha1.HealthProgressing
+			verdict.Message = fmt.Sprintf("its status does not say which generation it is about, so that it is believed only %s after the content arrived", by.settle)
+			if settling == 0 || left < settling {
+				settling = left
+			}
+		}
+		if verdict.Health == v1alpha1.HealthHealthy {
 			if object.Group == "batch" && object.Kind == "Job" {
 				report.CompletedJobs = append(report.CompletedJobs, object.Namespace+"/"+object.Name)
 			}
@@ -98,8 +146,8 @@ func evaluate(d *v1alpha1.RolloutDelivery, look Look) (v1alpha1.AgentReport, boo
 		}
 		report.Unhealthy = append(report.Unhealthy, v1alpha1.ObjectHealth{
 			ObjectReference: object.ObjectReference,
-			Health:          health,
-			Message:         bounded(message),
+			Health:          verdict.Health,
+			Message:         bounded(verdict.Message),
 		})
 	}
 	slices.SortStableFunc(report.Unhealthy, func(a, b v1alpha1.ObjectHealth) int {
@@ -109,7 +157,7 @@ func evaluate(d *v1alpha1.RolloutDelivery, look Look) (v1alpha1.AgentReport, boo
 		report.Health = report.Unhealthy[0].Health
 	}
 	report.Text = text(report, taken)
-	return report, true
+	return evaluation{report: report, settling: settling}, true
 }
 
 // withDrift adds the drift of an object that is at its delivered content. An
@@ -123,28 +171,32 @@ func withDrift(have []v1alpha1.ObjectDrift, wanted v1alpha1.RenderedObject, sigh
 }
 
 // judge gives the health of one object, and says what is wrong with it.
-func judge(wanted v1alpha1.RenderedObject, sight Sight) (v1alpha1.Health, string) {
-	judge, judged := ruleOf(kindOf(wanted.ObjectReference).GroupKind())
-	switch {
-	case sight.Access == AccessForbidden:
-		return v1alpha1.HealthProgressing, fmt.Sprintf(
-			"the agent may not read %s: %s", apiOf(wanted.ObjectReference), missingRule(sight.Problem))
-	case sight.Access == AccessNotServed:
-		return v1alpha1.HealthProgressing, fmt.Sprintf("the cluster does not serve %s", apiOf(wanted.ObjectReference))
-	case sight.Access == AccessBroken:
-		return v1alpha1.HealthProgressing, "cannot be read: " + sight.Problem
-	case sight.Meta == nil:
-		return v1alpha1.HealthProgressing, "not there yet"
-	case sight.Meta.GetDeletionTimestamp() != nil:
-		return v1alpha1.HealthProgressing, "being deleted"
-	case sight.Meta.GetAnnotations()[v1alpha1.AnnotationContentHash] != wanted.Hash:
-		return v1alpha1.HealthProgressing, "still at earlier content"
-	case !judged:
-		return v1alpha1.HealthHealthy, ""
-	case sight.Full == nil:
-		return v1alpha1.HealthProgressing, "its status has not been read yet"
+func (r rules) judge(wanted v1alpha1.RenderedObject, sight Sight) health.Verdict {
+	progressing := func(message string) health.Verdict {
+		return health.Verdict{Health: v1alpha1.HealthProgressing, Message: message}
 	}
-	return judge(sight)
+	switch {
+	case sight.CompletedAs == wanted.Hash:
+		// A Job that had completed may be gone: it is not run again for this content.
+		return health.Verdict{Health: v1alpha1.HealthHealthy}
+	case sight.Access == AccessForbidden:
+		return progressing(fmt.Sprintf("the agent may not read %s: %s", apiOf(wanted.ObjectReference), missingRule(sight.Problem)))
+	case sight.Access == AccessNotServed:
+		return progressing(fmt.Sprintf("the cluster does not serve %s", apiOf(wanted.ObjectReference)))
+	case sight.Access == AccessBroken:
+		return progressing("cannot be read: " + sight.Problem)
+	case sight.Meta == nil:
+		return progressing("not there")
+	case sight.Meta.GetDeletionTimestamp() != nil:
+		return progressing("being deleted")
+	case sight.Meta.GetAnnotations()[v1alpha1.AnnotationContentHash] != wanted.Hash:
+		return progressing("still at earlier content")
+	case health.IsLifeless(kindOf(wanted.ObjectReference).GroupKind()) && sight.Full == nil && !r.checks.Targets(wanted.ObjectReference):
+		return health.Verdict{Health: v1alpha1.HealthHealthy}
+	case sight.Full == nil:
+		return progressing("its status has not been read yet")
+	}
+	return r.checks.Of(wanted.ObjectReference, sight.subject())
 }
 
 // labelAggregate is the label of ClusterRoles whose rules the agent gets.
@@ -158,11 +210,24 @@ func missingRule(resource string) string {
 	return fmt.Sprintf("grant get, list and watch of %s with a ClusterRole labelled %s: \"true\"", resource, labelAggregate)
 }
 
-// isJudged tells whether the status of a kind counts. Then application alone
-// proves nothing, and an agent that may not read it must not call it healthy.
-func isJudged(ref v1alpha1.ObjectReference) bool {
-	_, judged := ruleOf(kindOf(ref).GroupKind())
-	return judged
+// unsettled is how long the content of an object must still wait until its health
+// is believed: only where nothing tells which generation its status is about. The
+// kinds of Kubernetes are exempt, because what is judged of theirs does not
+// depend on what changed.
+func (r rules) unsettled(wanted v1alpha1.RenderedObject, sight Sight) time.Duration {
+	if sight.Full == nil || health.TellsGeneration(sight.Full) {
+		return 0
+	}
+	if health.HasRule(kindOf(wanted.ObjectReference).GroupKind()) && !r.checks.Targets(wanted.ObjectReference) {
+		return 0
+	}
+	return max(0, r.settle-sight.SeenFor)
+}
+
+// demandReading tells whether the status of an object counts. Then application
+// alone proves nothing, and an agent that may not read it must not call it healthy.
+func (r rules) demandReading(ref v1alpha1.ObjectReference) bool {
+	return health.HasRule(kindOf(ref).GroupKind()) || r.checks.Targets(ref)
 }
 
 // severity orders healths for the worst of many. Progressing is worse than

@@ -58,141 +58,17 @@ func deliveryOf(references ...v1alpha1.ObjectReference) *v1alpha1.RolloutDeliver
 // evaluateOne evaluates a delivery of one object.
 func evaluateOne(t *testing.T, reference v1alpha1.ObjectReference, sight Sight) v1alpha1.AgentReport {
 	t.Helper()
-	report, known := evaluate(deliveryOf(reference), func(v1alpha1.ObjectReference) Sight { return sight })
+	report, known := evaluateAll([]v1alpha1.ObjectReference{reference}, func(v1alpha1.ObjectReference) Sight { return sight })
 	if !known {
 		t.Fatalf("the delivery was not evaluated")
 	}
 	return report
 }
 
-func TestHealthOfJudgedKinds(t *testing.T) {
-	const (
-		deploymentHead = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: api, namespace: payments, generation: 3}\n"
-		statefulHead   = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db, namespace: payments, generation: 3}\n"
-		daemonHead     = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, namespace: payments, generation: 3}\n"
-		jobHead        = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, namespace: payments}\n"
-		crdHead        = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n"
-	)
-	complete := "{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}"
-	available := "{type: Available, status: 'True'}"
-	cases := []struct {
-		name    string
-		object  string
-		want    v1alpha1.Health
-		message string
-	}{
-		{"E1: a Deployment whose updated replicas are all unavailable is progressing", deploymentHead + `
-spec: {replicas: 2, progressDeadlineSeconds: 600}
-status: {observedGeneration: 3, replicas: 2, updatedReplicas: 2, unavailableReplicas: 2,
-  conditions: [{type: Progressing, status: 'True', reason: ReplicaSetUpdated}, {type: Available, status: 'False'}]}`,
-			v1alpha1.HealthProgressing, "0 of 2 replicas available"},
-		{"E1: it has failed at once when its own deadline is over", deploymentHead + `
-spec: {replicas: 2, progressDeadlineSeconds: 600}
-status: {observedGeneration: 3, replicas: 2, updatedReplicas: 2, unavailableReplicas: 2,
-  conditions: [{type: Progressing, status: 'False', reason: ProgressDeadlineExceeded, message: timed out}]}`,
-			v1alpha1.HealthFailed, "progress deadline exceeded, 0 of 2 replicas available"},
-		{"a complete Deployment is healthy", deploymentHead + `
-spec: {replicas: 2, progressDeadlineSeconds: 600}
-status: {observedGeneration: 3, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2,
-  conditions: [` + complete + `, ` + available + `]}`, v1alpha1.HealthHealthy, ""},
-		{"D1: a Deployment whose controller has not seen its generation is progressing whatever the status says", deploymentHead + `
-spec: {replicas: 2, progressDeadlineSeconds: 600}
-status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2,
-  conditions: [` + complete + `, ` + available + `]}`, v1alpha1.HealthProgressing, unseen},
-		{"a Deployment without any status is progressing, even with no replicas", deploymentHead + `
-spec: {replicas: 0}`, v1alpha1.HealthProgressing, unseen},
-		{"a Deployment that was complete and lost a replica is degraded", deploymentHead + `
-spec: {replicas: 4, progressDeadlineSeconds: 600}
-status: {observedGeneration: 3, replicas: 4, updatedReplicas: 4, readyReplicas: 3, availableReplicas: 3,
-  conditions: [` + complete + `, ` + available + `]}`, v1alpha1.HealthDegraded, "3 of 4 replicas available"},
-		{"a Deployment in the middle of its update is progressing", deploymentHead + `
-spec: {replicas: 4, progressDeadlineSeconds: 600}
-status: {observedGeneration: 3, replicas: 5, updatedReplicas: 2, readyReplicas: 4, availableReplicas: 4,
-  conditions: [{type: Progressing, status: 'True', reason: ReplicaSetUpdated}, ` + available + `]}`,
-			v1alpha1.HealthProgressing, "2 of 4 replicas updated, 4 available"},
-		{"a paused Deployment is suspended", deploymentHead + `
-spec: {replicas: 1, paused: true}
-status: {observedGeneration: 3}`, v1alpha1.HealthSuspended, "paused"},
-
-		{"a StatefulSet with all pods ready and updated is healthy", statefulHead + `
-spec: {replicas: 2, updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0}}}
-status: {observedGeneration: 3, replicas: 2, readyReplicas: 2, currentReplicas: 2, updatedReplicas: 2}`,
-			v1alpha1.HealthHealthy, ""},
-		{"a StatefulSet with an old pod is progressing", statefulHead + `
-spec: {replicas: 2, updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0}}}
-status: {observedGeneration: 3, replicas: 2, readyReplicas: 2, currentReplicas: 1, updatedReplicas: 1}`,
-			v1alpha1.HealthProgressing, "updated: 1/2"},
-		{"a StatefulSet with OnDelete is progressing while a pod is not ready", statefulHead + `
-spec: {replicas: 2, updateStrategy: {type: OnDelete}}
-status: {observedGeneration: 3, replicas: 2, readyReplicas: 1}`,
-			v1alpha1.HealthProgressing, "1 of 2 replicas ready"},
-		{"a StatefulSet with minReadySeconds waits for availability", statefulHead + `
-spec: {replicas: 2, minReadySeconds: 30, updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0}}}
-status: {observedGeneration: 3, replicas: 2, readyReplicas: 2, availableReplicas: 1, currentReplicas: 2, updatedReplicas: 2}`,
-			v1alpha1.HealthProgressing, "1 of 2 replicas ready"},
-		{"a StatefulSet without any status is progressing, even with no replicas", statefulHead + `
-spec: {replicas: 0}`, v1alpha1.HealthProgressing, unseen},
-
-		{"a DaemonSet with all pods updated and available is healthy", daemonHead + `
-spec: {updateStrategy: {type: RollingUpdate}}
-status: {observedGeneration: 3, desiredNumberScheduled: 2, currentNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 2, numberReady: 2}`,
-			v1alpha1.HealthHealthy, ""},
-		{"a DaemonSet with an old pod is progressing", daemonHead + `
-spec: {updateStrategy: {type: RollingUpdate}}
-status: {observedGeneration: 3, desiredNumberScheduled: 2, currentNumberScheduled: 2, updatedNumberScheduled: 1, numberAvailable: 2, numberReady: 2}`,
-			v1alpha1.HealthProgressing, "1 of 2 pods updated"},
-		{"a DaemonSet with OnDelete does not wait for somebody to delete pods", daemonHead + `
-spec: {updateStrategy: {type: OnDelete}}
-status: {observedGeneration: 3, desiredNumberScheduled: 2, currentNumberScheduled: 2, updatedNumberScheduled: 0, numberAvailable: 2, numberReady: 2}`,
-			v1alpha1.HealthHealthy, ""},
-		{"a DaemonSet with OnDelete needs its pods available", daemonHead + `
-spec: {updateStrategy: {type: OnDelete}}
-status: {observedGeneration: 3, desiredNumberScheduled: 2, currentNumberScheduled: 2, numberAvailable: 1, numberReady: 1}`,
-			v1alpha1.HealthProgressing, "1 of 2 pods available"},
-		{"a DaemonSet that no node wants is healthy", daemonHead + `
-spec: {updateStrategy: {type: RollingUpdate}}
-status: {observedGeneration: 3, desiredNumberScheduled: 0, currentNumberScheduled: 0, numberAvailable: 0}`,
-			v1alpha1.HealthHealthy, ""},
-
-		{"E3: a Job that was just applied is progressing", jobHead, v1alpha1.HealthProgressing,
-			"not completed: 0 active, 0 succeeded, 0 failed"},
-		{"E3: a Job that runs is progressing", jobHead + `status: {active: 1, startTime: "2026-01-01T00:00:00Z"}`,
-			v1alpha1.HealthProgressing, "not completed: 1 active, 0 succeeded, 0 failed"},
-		{"E3: a Job that completed is healthy", jobHead + `status: {succeeded: 1, conditions: [{type: Complete, status: 'True'}]}`,
-			v1alpha1.HealthHealthy, ""},
-		{"E3: a Job that failed has failed at once", jobHead +
-			`status: {failed: 7, conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded, message: too often}]}`,
-			v1alpha1.HealthFailed, "failed: BackoffLimitExceeded: too often"},
-		{"E3: a suspended Job is suspended", jobHead + `spec: {suspend: true}
-status: {conditions: [{type: Suspended, status: 'True'}]}`, v1alpha1.HealthSuspended, "suspended"},
-
-		{"E5: a definition without conditions is progressing", crdHead, v1alpha1.HealthProgressing, "Install in progress"},
-		{"E5: a definition that is being installed is progressing", crdHead +
-			`status: {conditions: [{type: NamesAccepted, status: 'True'}, {type: Established, status: 'False', reason: Installing}]}`,
-			v1alpha1.HealthProgressing, "Install in progress"},
-		{"E5: an established definition is healthy", crdHead +
-			`status: {conditions: [{type: NamesAccepted, status: 'True'}, {type: Established, status: 'True'}]}`,
-			v1alpha1.HealthHealthy, ""},
-		{"E5: a definition whose names are taken has failed", crdHead +
-			`status: {conditions: [{type: NamesAccepted, status: 'False', reason: Conflict, message: taken}]}`,
-			v1alpha1.HealthFailed, "failed: taken"},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			object := parse(t, c.object)
-			report := evaluateOne(t, referenceTo(object), seen(object))
-			got := v1alpha1.ObjectHealth{Health: v1alpha1.HealthHealthy}
-			if len(report.Unhealthy) > 0 {
-				got = report.Unhealthy[0]
-			}
-			if got.Health != c.want || got.Message != c.message {
-				t.Errorf("got %s %q, want %s %q", got.Health, got.Message, c.want, c.message)
-			}
-			if report.Health != c.want {
-				t.Errorf("the delivery is %s, want %s", report.Health, c.want)
-			}
-		})
-	}
+// evaluateAll evaluates a delivery of objects without a health policy.
+func evaluateAll(references []v1alpha1.ObjectReference, look Look) (v1alpha1.AgentReport, bool) {
+	found, known := evaluate(deliveryOf(references...), look, rules{})
+	return found.report, known
 }
 
 func TestWhatTheAgentSeesOfAnObject(t *testing.T) {
@@ -213,7 +89,7 @@ func TestWhatTheAgentSeesOfAnObject(t *testing.T) {
 		text   string
 	}{
 		{"an object that is missing is progressing", config, Sight{Access: AccessReadable},
-			v1alpha1.HealthProgressing, "ConfigMap payments/api: not there yet"},
+			v1alpha1.HealthProgressing, "ConfigMap payments/api: not there"},
 		{"D1: an object with an earlier stamp never vouches for new content", config,
 			Sight{Access: AccessReadable, Meta: with("sha256:old")},
 			v1alpha1.HealthProgressing, "ConfigMap payments/api: still at earlier content"},
@@ -255,7 +131,7 @@ func TestAReportEchoesDigestAndDeliveryAndNamesTheWorstFirst(t *testing.T) {
 		sights[referenceTo(o)] = seen(o)
 	}
 
-	got, known := evaluate(deliveryOf(references...), func(r v1alpha1.ObjectReference) Sight { return sights[r] })
+	got, known := evaluateAll(references, func(r v1alpha1.ObjectReference) Sight { return sights[r] })
 
 	want := v1alpha1.AgentReport{
 		Digest: "sha256:r2", Delivery: 7, Health: v1alpha1.HealthFailed, Objects: 3,
@@ -274,7 +150,7 @@ func TestAReportEchoesDigestAndDeliveryAndNamesTheWorstFirst(t *testing.T) {
 func TestASuspendedJobDoesNotHideWhatHasADeadline(t *testing.T) {
 	suspended := parse(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: later, namespace: payments}\nspec: {suspend: true}")
 	missing := v1alpha1.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "payments", Name: "api"}
-	report, _ := evaluate(deliveryOf(referenceTo(suspended), missing), func(r v1alpha1.ObjectReference) Sight {
+	report, _ := evaluateAll([]v1alpha1.ObjectReference{referenceTo(suspended), missing}, func(r v1alpha1.ObjectReference) Sight {
 		if r == missing {
 			return Sight{Access: AccessReadable}
 		}
@@ -287,7 +163,7 @@ func TestASuspendedJobDoesNotHideWhatHasADeadline(t *testing.T) {
 
 func TestNothingIsSaidBeforeAWatchIsComplete(t *testing.T) {
 	config := v1alpha1.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "payments", Name: "api"}
-	if _, known := evaluate(deliveryOf(config), func(v1alpha1.ObjectReference) Sight {
+	if _, known := evaluateAll([]v1alpha1.ObjectReference{config}, func(v1alpha1.ObjectReference) Sight {
 		return Sight{Access: AccessSettling}
 	}); known {
 		t.Errorf("an unfinished watch was taken for knowledge")

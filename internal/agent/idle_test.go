@@ -156,7 +156,8 @@ func TestAnIdleAgentWithManyObjectsWritesNothingButItsLease(t *testing.T) {
 	hub := &idleHub{addonHub: newAddonHub(), read: make(chan struct{})}
 	present := newDeliveries(clock.RealClock{})
 	reporter := newReporter(hub, present, func(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bool) {
-		return evaluate(d, watches.see)
+		found, known := evaluate(d, watches.see, rules{})
+		return found.report, known
 	}, clock.RealClock{})
 	reporter.resync = time.Millisecond
 	watches.observer = reporter
@@ -231,8 +232,8 @@ func BenchmarkEvaluate100Objects(b *testing.B) {
 	look := func(ref v1alpha1.ObjectReference) Sight { return w.see(ref.Namespace, ref.Name) }
 	b.ReportAllocs()
 	for b.Loop() {
-		if report, known := evaluate(delivery, look); !known || report.Health != v1alpha1.HealthHealthy {
-			b.Fatalf("got %+v", report)
+		if found, known := evaluate(delivery, look, rules{}); !known || found.report.Health != v1alpha1.HealthHealthy {
+			b.Fatalf("got %+v", found.report)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/internal/health"
 )
 
 const (
@@ -36,8 +37,8 @@ const (
 )
 
 // kindWatch watches the delivered objects of one kind, and knows why when it
-// cannot. Kinds whose status is judged are read whole; of all others only the
-// metadata, so that the content of a ConfigMap never gets here.
+// cannot. Of kinds whose existence is all there is to judge only the metadata is
+// read, so that the content of a ConfigMap never gets here.
 type kindWatch struct {
 	kind     schema.GroupVersionKind
 	clients  clients
@@ -51,6 +52,8 @@ type kindWatch struct {
 	access  Access
 	problem string
 	objects map[types.NamespacedName]seenObject
+	// completed are the stamps of Jobs that completed, kept when they are gone.
+	completed map[types.NamespacedName]string
 }
 
 // seenObject is an object with the verdict on its progress that it had already
@@ -59,28 +62,32 @@ type seenObject struct {
 	meta      metav1.Object
 	full      *unstructured.Unstructured
 	inherited string
+	// since is when it was seen at its content first, on this process's clock.
+	since time.Time
 }
 
 func newKindWatch(kind schema.GroupVersionKind, c clients, clock clock.WithTicker, o observer) *kindWatch {
 	return &kindWatch{
 		kind: kind, clients: c, clock: clock, observer: o, startAt: clock.Now(), owned: newOwnerships(),
-		access: AccessSettling, objects: map[types.NamespacedName]seenObject{},
+		access: AccessSettling, objects: map[types.NamespacedName]seenObject{}, completed: map[types.NamespacedName]string{},
 	}
 }
 
 func (w *kindWatch) see(namespace, name string) Sight {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	sight := Sight{Access: w.access, Problem: w.problem}
-	seen, found := w.objects[types.NamespacedName{Namespace: namespace, Name: name}]
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	sight := Sight{Access: w.access, Problem: w.problem, CompletedAs: w.completed[key]}
+	seen, found := w.objects[key]
 	if w.access != AccessReadable || !found {
 		return sight
 	}
 	sight.Meta, sight.Full = seen.meta, seen.full
+	sight.SeenFor = w.clock.Since(seen.since)
 	owned := w.owned.of(seen.meta)
 	sight.Drifts, sight.ArrivedAt = owned.drifts, owned.arrivedAt
 	if sight.Full != nil && seen.inherited != "" {
-		sight.Inherited = seen.inherited == verdict(seen.full)
+		sight.Inherited = seen.inherited == health.ProgressVerdict(seen.full)
 	}
 	return sight
 }
@@ -228,7 +235,7 @@ func (w *kindWatch) tryList(ctx context.Context, resource schema.GroupVersionRes
 }
 
 func (w *kindWatch) informer(resource schema.GroupVersionResource) cache.SharedIndexInformer {
-	if _, judged := ruleOf(w.kind.GroupKind()); judged {
+	if !health.IsLifeless(w.kind.GroupKind()) {
 		return dynamicinformer.NewFilteredDynamicInformer(
 			w.clients.dynamic, resource, metav1.NamespaceAll, 0, cache.Indexers{}, onlyDelivered).Informer()
 	}
@@ -261,20 +268,26 @@ func (w *kindWatch) put(o any) {
 	if err != nil {
 		return
 	}
-	seen := seenObject{meta: object}
+	seen := seenObject{meta: object, since: w.clock.Now()}
 	seen.full, _ = o.(*unstructured.Unstructured)
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 
 	w.mu.Lock()
+	if before, found := w.objects[key]; found && stamp(before.meta) == stamp(seen.meta) && before.meta.GetUID() == object.GetUID() {
+		seen.since = before.since
+	}
+	if seen.full != nil && w.kind.Group == "batch" && w.kind.Kind == "Job" && health.Of(health.Subject{Object: seen.full}).Health == v1alpha1.HealthHealthy {
+		w.completed[key] = stamp(seen.meta)
+	}
 	if before, found := w.objects[key]; found && seen.full != nil && before.full != nil {
 		seen.inherited = before.inherited
 		if stamp(before.meta) != stamp(seen.meta) {
-			seen.inherited = verdict(before.full)
+			seen.inherited = health.ProgressVerdict(before.full)
 		}
 	}
 	w.objects[key] = seen
 	w.mu.Unlock()
-	w.observer.objectChanged(w.keyOf(key))
+	w.observer.objectChanged(concerns(w.keyOf(key), seen.full))
 }
 
 func (w *kindWatch) remove(o any) {
@@ -284,9 +297,10 @@ func (w *kindWatch) remove(o any) {
 	}
 	key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
 	w.mu.Lock()
+	gone := w.objects[key].full
 	w.drop(key)
 	w.mu.Unlock()
-	w.observer.objectChanged(w.keyOf(key))
+	w.observer.objectChanged(concerns(w.keyOf(key), gone))
 }
 
 // drop forgets an object. The caller holds the lock.

@@ -25,7 +25,7 @@ func deploymentWith(t *testing.T, hash, timedOutAt string) *unstructured.Unstruc
 	object.SetAnnotations(map[string]string{v1alpha1.AnnotationContentHash: hash})
 	if timedOutAt != "" {
 		conditions := []any{map[string]any{
-			"type": "Progressing", "status": "False", "reason": deadlineExceeded, "message": "timed out", "lastUpdateTime": timedOutAt,
+			"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out", "lastUpdateTime": timedOutAt,
 		}}
 		if err := unstructured.SetNestedSlice(object.Object, conditions, "status", "conditions"); err != nil {
 			t.Fatal(err)

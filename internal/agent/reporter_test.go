@@ -85,7 +85,8 @@ func newReporterFixture(t *testing.T) *reporterFixture {
 }
 
 func (f *reporterFixture) judge(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, bool) {
-	return evaluate(d, func(v1alpha1.ObjectReference) Sight { return f.sight })
+	found, known := evaluate(d, func(v1alpha1.ObjectReference) Sight { return f.sight }, rules{})
+	return found.report, known
 }
 
 // available shows the Deployment with so many of its three replicas.

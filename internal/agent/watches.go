@@ -100,9 +100,14 @@ func (w *watches) see(ref objectKey) Sight {
 	}
 	w.mu.Lock()
 	watch, running := w.kinds[kind]
+	slices := w.kinds[sliceKind]
 	w.mu.Unlock()
 	if !running {
 		return Sight{Access: AccessSettling}
 	}
-	return watch.see(ref.Namespace, ref.Name)
+	sight := watch.see(ref.Namespace, ref.Name)
+	if kind == serviceKind && slices != nil {
+		sight.Endpoints = slices.endpointsOf(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	}
+	return sight
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/internal/health"
 )
 
 // Frozen is the content of a FleetRollout at one moment.
@@ -44,6 +45,8 @@ func FreezeWith(spec v1alpha1.FleetRolloutSpec, sources Sources) (Frozen, error)
 	problems = append(problems, checkPlacements(path.Child("placements"), spec.Placements)...)
 	problems = append(problems, CheckStrategy(path.Child("strategy"), spec.Strategy)...)
 	problems = append(problems, checkRollback(path.Child("rollback"), spec.Rollback)...)
+
+	problems = append(problems, checkHealth(path.Child("health"), spec.Health)...)
 
 	content, missing, found := readTemplate(path.Child("template"), spec.Template, sources)
 	problems = append(problems, found...)
@@ -109,6 +112,12 @@ func checkVersion(path *field.Path, version string) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, version, fmt.Sprintf("it has %d characters; write at most %d", len(version), maxLength))}
 	}
 	return nil
+}
+
+// checkHealth refuses expressions that the agents could not evaluate.
+func checkHealth(path *field.Path, policy v1alpha1.HealthPolicy) field.ErrorList {
+	_, problems := health.Compile(policy.Checks, path.Child("checks"))
+	return problems
 }
 
 func checkPlacements(path *field.Path, placements []v1alpha1.PlacementReference) field.ErrorList {
