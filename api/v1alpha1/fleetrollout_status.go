@@ -154,9 +154,15 @@ type Run struct {
 	// +optional
 	PausedAt *metav1.MicroTime `json:"pausedAt,omitempty"`
 
-	// pausedMilliseconds is how long the run was paused before pausedAt.
+	// pausedMilliseconds is how long the run was paused before pausedAt. Times in
+	// which no manager was watching are part of it: nobody fails for them.
 	// +optional
 	PausedMilliseconds int64 `json:"pausedMilliseconds,omitempty"`
+
+	// unwatchedUntil is the end of the last time in which no manager was watching
+	// that pausedMilliseconds contains.
+	// +optional
+	UnwatchedUntil *metav1.MicroTime `json:"unwatchedUntil,omitempty"`
 
 	// frozenGroups are the groups and steps of the strategy as they were when
 	// the run started. Budgets, pause and rollback policy are read live.

@@ -1099,6 +1099,10 @@ func (in *Run) DeepCopyInto(out *Run) {
 		in, out := &in.PausedAt, &out.PausedAt
 		*out = (*in).DeepCopy()
 	}
+	if in.UnwatchedUntil != nil {
+		in, out := &in.UnwatchedUntil, &out.UnwatchedUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.FrozenGroups != nil {
 		in, out := &in.FrozenGroups, &out.FrozenGroups
 		*out = make([]Group, len(*in))
