@@ -325,7 +325,9 @@ func TestLaw7NobodyFailsWhileNoManagerIsWatching(t *testing.T) {
 			f.add("production", 3)
 			f.deploy("1.0.0")
 			r := f.push("1.1.0", away.behaves)
-			f.runUntil("written", func() bool { return len(f.holding(r)) == 3 && f.cluster("production-1").delivery.Status.WrittenAt != nil })
+			f.runUntil("written", func() bool {
+				return len(f.holding(r)) == 3 && f.cluster("production-1").delivery.Status.WrittenAt != nil
+			})
 			if away.version != nil {
 				away.version(f)
 				f.runFor(3 * leaseInterval)
