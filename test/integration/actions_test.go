@@ -294,7 +294,7 @@ var _ = Describe("A person", func() {
 	}, SpecTimeout(2*time.Minute))
 
 	It("promotes a run out of a step that admits nobody", func(ctx SpecContext) {
-		f := staffed(ctx, "share", map[string]int{"all": 2})
+		f := staffed(ctx, "sharing", map[string]int{"all": 2})
 		Expect(k8s.Create(ctx, f.rollout(group("all", step("0%", 0), step("100%", 0))))).To(Succeed())
 		Eventually(ctx, func() string { return ready(f.get(ctx)) }).WithTimeout(30 * time.Second).Should(Equal(v1alpha1.ReasonShareReached))
 		promoted := f.order(ctx, v1alpha1.VerbPromote, ofStep("all", 1))
