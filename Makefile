@@ -76,7 +76,12 @@ test-unit: lab-build ## Run the tests of the packages, seeded simulation among t
 	$(GO) test -timeout 20m $(shell $(GO) list ./... | grep -v -e /test/integration -e /test/e2e)
 
 .PHONY: test-integration
-test-integration: lab-build ## Run the suites on a real API server; they play the agents.
+test-integration: lab-build ## Run the suites on a real API server; they play the agents. They wait a lot, so two run at once.
+	@echo "the specs that wait longest, and those that kill and freeze managers, run beside the others (make test-crash)"
+	$(MAKE) -j2 --output-sync=target --no-print-directory test-specs test-crash
+
+.PHONY: test-specs
+test-specs:
 	$(GO) test -count=1 -timeout 30m ./test/integration/... -ginkgo.label-filter='!slow'
 
 .PHONY: fuzz
@@ -85,8 +90,8 @@ fuzz: ## Play thousands of random histories of the planner, then fuzz it for a m
 	$(GO) test ./internal/rollout -run '^$$' -fuzz FuzzNextAlwaysReturnsAPlan -fuzztime 60s
 
 .PHONY: test-crash
-test-crash: lab-build ## Kill the manager at each of its writes, freeze and thaw leaders: some minutes, not part of "make test".
-	$(GO) test -count=1 -timeout 40m ./test/integration -ginkgo.label-filter=slow -ginkgo.v
+test-crash: lab-build ## Kill the manager at each of its writes, freeze and thaw leaders.
+	$(GO) test -count=1 -timeout 30m ./test/integration -ginkgo.label-filter=slow
 
 .PHONY: test-e2e
 test-e2e: lab-build ## Run the suite on real Kubernetes and real OCM.

@@ -80,6 +80,11 @@ type ResolvedPlacement struct {
 	// +required
 	Generation int64 `json:"generation"`
 
+	// changedAt is when a change of its generation was seen last. The decisions
+	// follow such a change a moment later.
+	// +optional
+	ChangedAt *metav1.MicroTime `json:"changedAt,omitempty"`
+
 	// selectedClusters is how many clusters its decisions named.
 	// +required
 	SelectedClusters int32 `json:"selectedClusters"`
@@ -154,9 +159,15 @@ type Run struct {
 	// +optional
 	PausedAt *metav1.MicroTime `json:"pausedAt,omitempty"`
 
-	// pausedMilliseconds is how long the run was paused before pausedAt.
+	// pausedMilliseconds is how long the run was paused before pausedAt. Times in
+	// which no manager was watching are part of it: nobody fails for them.
 	// +optional
 	PausedMilliseconds int64 `json:"pausedMilliseconds,omitempty"`
+
+	// unwatchedUntil is the end of the last time in which no manager was watching
+	// that pausedMilliseconds contains.
+	// +optional
+	UnwatchedUntil *metav1.MicroTime `json:"unwatchedUntil,omitempty"`
 
 	// frozenGroups are the groups and steps of the strategy as they were when
 	// the run started. Budgets, pause and rollback policy are read live.
@@ -412,7 +423,7 @@ type RollbackRecord struct {
 	ID int64 `json:"id"`
 
 	// from are the revisions that are left: the failed one, and all
-	// superseded revisions that are not stable. The newest 20 are named; the
+	// superseded revisions that are not stable. The newest 10 are named; the
 	// record covers whatever the deliveries of its run and of earlier runs
 	// hold, other than the target.
 	// +required

@@ -56,12 +56,10 @@ func (o *Options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
 		HealthProbeBindAddress:  o.HealthProbeBindAddress,
 		GracefulShutdownTimeout: &o.ShutdownTimeout,
 
-		LeaderElection:          o.LeaderElection.Enabled,
-		LeaderElectionID:        o.LeaderElection.ID,
-		LeaderElectionNamespace: o.LeaderElection.Namespace,
-		LeaseDuration:           &o.LeaderElection.LeaseDuration,
-		RenewDeadline:           &o.LeaderElection.RenewDeadline,
-		RetryPeriod:             &o.LeaderElection.RetryPeriod,
+		LeaderElection: o.LeaderElection.Enabled,
+		LeaseDuration:  &o.LeaderElection.LeaseDuration,
+		RenewDeadline:  &o.LeaderElection.RenewDeadline,
+		RetryPeriod:    &o.LeaderElection.RetryPeriod,
 		// The process ends when Start returns, so another replica may begin at once.
 		LeaderElectionReleaseOnCancel: true,
 	}

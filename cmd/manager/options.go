@@ -187,11 +187,17 @@ func (o *Options) newManager(config *rest.Config) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	hubClock := clock.RealClock{}
+	tracker := liveness.NewTracker(hubClock)
+	options := o.managerOptions(scheme)
 	if o.LeaderElection.Enabled {
-		fence := &leaseFence{name: o.LeaderElection.ID, maxAge: o.LeaderElection.RenewDeadline, clock: clock.RealClock{}}
+		fence := &leaseFence{name: o.LeaderElection.ID, maxAge: o.LeaderElection.RenewDeadline, clock: hubClock}
 		fence.guard(config)
+		if options.LeaderElectionResourceLockInterface, err = o.newLock(config, scheme, tracker.ObserveAbsence); err != nil {
+			return nil, err
+		}
 	}
-	mgr, err := ctrl.NewManager(config, o.managerOptions(scheme))
+	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +205,6 @@ func (o *Options) newManager(config *rest.Config) (ctrl.Manager, error) {
 		return nil, err
 	}
 
-	hubClock := clock.RealClock{}
-	tracker := liveness.NewTracker(hubClock)
 	if err := (&controller.DeliveryReconciler{
 		Client:                  mgr.GetClient(),
 		Reader:                  mgr.GetAPIReader(),

@@ -258,7 +258,8 @@ func (r *DeliveryReconciler) runClock(ctx context.Context, record *v1alpha1.Roll
 	if err != nil || rollout.UID != reference.UID || run == nil || run.Number < record.Spec.Run {
 		return delivery.RunClock{Number: record.Spec.Run}, nil
 	}
-	return delivery.ClockOf(run), nil
+	from, until := r.Liveness.Unwatched()
+	return delivery.ClockOf(run, from, until), nil
 }
 
 // agent gathers what is known of the agent and of its report on this delivery.

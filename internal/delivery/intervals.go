@@ -53,14 +53,20 @@ func (i intervals) sicken() {
 }
 
 // recover closes the unhealthy interval. Paused time is part of it: workloads
-// suffer whether or not the run is paused.
+// suffer whether or not the run is paused. A time in which nobody watched is not:
+// the cluster may have recovered in its first second.
 func (i intervals) recover() {
 	if i.status.UnhealthySince == nil {
 		return
 	}
 	i.enterStep()
 	clock := &i.status.Clock
-	clock.UnhealthyMilliseconds += i.sinceWithin(i.status.UnhealthySince.Time, clock.StepStartedAt)
+	unhealthy := i.status.UnhealthySince.Time
+	if step := clock.StepStartedAt; step != nil && step.After(unhealthy) {
+		unhealthy = step.Time
+	}
+	unwatched := i.run.unwatchedSince(unhealthy, i.now)
+	clock.UnhealthyMilliseconds += max(0, (i.now.Sub(unhealthy) - unwatched).Milliseconds())
 	i.status.UnhealthySince = nil
 }
 

@@ -19,10 +19,15 @@ type RunClock struct {
 	PausedAt *metav1.MicroTime
 	// PausedMilliseconds is how long it was paused before PausedAt.
 	PausedMilliseconds int64
+	// UnwatchedFrom and UnwatchedUntil are the time before this process in which
+	// no manager was watching; zero if none is known.
+	UnwatchedFrom, UnwatchedUntil time.Time
 }
 
-// ClockOf returns the clock of a run; nil is no run.
-func ClockOf(run *v1alpha1.Run) RunClock {
+// ClockOf returns the clock of a run; nil is no run. The time in which no manager
+// was watching counts as paused also before the planner has recorded it, because
+// both controllers start at the same moment.
+func ClockOf(run *v1alpha1.Run, unwatchedFrom, unwatchedUntil time.Time) RunClock {
 	if run == nil {
 		return RunClock{}
 	}
@@ -30,8 +35,25 @@ func ClockOf(run *v1alpha1.Run) RunClock {
 		Number:             run.Number,
 		StepStartedAt:      run.StepStartedAt,
 		PausedAt:           run.PausedAt,
-		PausedMilliseconds: run.PausedMilliseconds,
+		PausedMilliseconds: run.PausedMilliseconds + run.Unwatched(unwatchedFrom, unwatchedUntil).Milliseconds(),
+		UnwatchedFrom:      unwatchedFrom,
+		UnwatchedUntil:     unwatchedUntil,
 	}
+}
+
+// unwatchedSince is how much of the time from a moment until now nobody watched.
+func (c RunClock) unwatchedSince(since, now time.Time) time.Duration {
+	if c.UnwatchedFrom.IsZero() {
+		return 0
+	}
+	from, until := c.UnwatchedFrom, c.UnwatchedUntil
+	if since.After(from) {
+		from = since
+	}
+	if now.Before(until) {
+		until = now
+	}
+	return max(0, until.Sub(from))
 }
 
 // pausedMilliseconds is how long the run had been paused in all at a moment.

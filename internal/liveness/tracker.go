@@ -52,6 +52,8 @@ type Tracker struct {
 
 	mu     sync.Mutex
 	agents map[string]*agent
+
+	unwatchedFrom, unwatchedUntil time.Time
 }
 
 // agent is what one cluster's agent was seen to do.
@@ -74,6 +76,22 @@ type agent struct {
 // NewTracker returns a tracker that knows no cluster and measures on clock.
 func NewTracker(clock clock.PassiveClock) *Tracker {
 	return &Tracker{clock: clock, agents: map[string]*agent{}}
+}
+
+// ObserveAbsence takes the time before this process in which no manager was
+// watching.
+func (t *Tracker) ObserveAbsence(from, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unwatchedFrom, t.unwatchedUntil = from, until
+}
+
+// Unwatched returns the time before this process in which no manager was
+// watching; zero if none is known.
+func (t *Tracker) Unwatched() (from, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unwatchedFrom, t.unwatchedUntil
 }
 
 // ObserveLease takes a Lease of a cluster's agent as the hub has it now. Nil,

@@ -105,6 +105,7 @@ func (o *Observer) Observe(ctx context.Context, fro *v1alpha1.FleetRollout) (Obs
 		RemovalConfirmation: fro.Status.RemovalConfirmation,
 		HandledActions:      fro.Status.HandledActions,
 	}}
+	observation.Snapshot.UnwatchedFrom, observation.Snapshot.UnwatchedUntil = o.Liveness.Unwatched()
 	decisions := o.decisions(ctx, o.Client, fro)
 	observation.Snapshot.Membership = rollout.Membership{
 		Complete:       decisions.Complete,

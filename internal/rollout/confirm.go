@@ -1,8 +1,6 @@
 package rollout
 
 import (
-	"fmt"
-
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
@@ -23,38 +21,34 @@ func (d *decision) confirmRemoval(a *Action) ruling {
 	return took("the clusters that are selected no longer are removed, once their absence has lasted %s and was read again", stableAbsence)
 }
 
-// keepConfirmation drops a confirmation that is used up: a cluster is selected
-// again, or nothing that left is still there.
+// keepConfirmation drops a confirmation that is used up: nothing that left is
+// still there, or a placement went to none once more.
 func (d *decision) keepConfirmation() {
-	if d.removal == nil || !d.in.Membership.Complete {
-		return
-	}
-	selected, left := d.countAbsent()
-	if selected > 0 || left == 0 {
+	if d.removal != nil && d.in.Membership.Complete && (d.held != nil || d.countAbsent() == 0) {
 		d.removal = nil
 	}
 }
 
-// countAbsent counts the selected clusters, and those that left and still have
+// countAbsent counts the clusters that are selected no longer and still have
 // something of the rollout.
-func (d *decision) countAbsent() (selected, left int) {
+func (d *decision) countAbsent() int {
+	left := 0
 	for i := range d.members {
-		switch m := &d.members[i]; {
-		case m.Selected:
-			selected++
-		case m.spec != nil:
+		if m := &d.members[i]; !m.Selected && m.spec != nil {
 			left++
 		}
 	}
-	return selected, left
+	return left
 }
 
+// removalCompletion: an order is done once nothing is left on a cluster that is
+// selected no longer, whatever other placements select.
 func (d *decision) removalCompletion(a *Action) *Completion {
-	if d.removal != nil && d.removal.Action == a.Name {
+	switch {
+	case d.removal != nil && d.removal.Action == a.Name:
 		return nil
+	case d.held != nil:
+		return overtaken("clusters were selected again since, and now a placement selects none once more; that needs an order of its own")
 	}
-	if selected, left := d.countAbsent(); left > 0 && selected > 0 {
-		return overtaken(fmt.Sprintf("%s are selected again", clusters(selected)))
-	}
-	return done("nothing of the rollout is left on a cluster that is not selected")
+	return done("nothing of the rollout is left on a cluster that was selected no longer")
 }

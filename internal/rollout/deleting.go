@@ -27,6 +27,7 @@ func (d *decision) removeEverything() {
 // because only a person or their return ends that.
 func (d *decision) deletionBlockers() v1alpha1.Cause {
 	var unreachable, removing nameList
+	why := ""
 	for i := range d.members {
 		m := &d.members[i]
 		switch {
@@ -35,6 +36,9 @@ func (d *decision) deletionBlockers() v1alpha1.Cause {
 			unreachable.add(m.Name)
 		default:
 			removing.add(m.Name)
+			if why == "" && m.status.State == v1alpha1.StateRemoving && m.status.Message != "" {
+				why = fmt.Sprintf("; cluster %q: %s", m.Name, m.status.Message)
+			}
 		}
 	}
 	message := "nothing is left on any cluster"
@@ -48,5 +52,5 @@ func (d *decision) deletionBlockers() v1alpha1.Cause {
 	case removing.count > 0:
 		message = fmt.Sprintf("removing from %s: %s", clusters(removing.count), removing.String())
 	}
-	return v1alpha1.Cause{Reason: v1alpha1.ReasonDeleting, Message: clip(message)}
+	return v1alpha1.Cause{Reason: v1alpha1.ReasonDeleting, Message: clip(message + why)}
 }

@@ -183,7 +183,8 @@ func (j *judge) closeUnhealthy() {
 		return
 	}
 	j.ofThisStep()
-	s.Clock.UnhealthyMilliseconds += j.now.Sub(j.withinStep(s.UnhealthySince.Time)).Milliseconds()
+	since := j.withinStep(s.UnhealthySince.Time)
+	s.Clock.UnhealthyMilliseconds += max(0, j.now.Sub(since)-j.unwatched(since)).Milliseconds()
 	s.UnhealthySince = nil
 }
 
@@ -220,11 +221,22 @@ func (j *judge) pausedMilliseconds() int64 {
 	if j.run == nil {
 		return 0
 	}
-	sum := j.run.PausedMilliseconds
+	sum := j.run.PausedMilliseconds + j.run.Unwatched(j.c.f.unwatchedFrom, j.c.f.managerStart).Milliseconds()
 	if j.run.PausedAt != nil {
 		sum += j.now.Sub(j.run.PausedAt.Time).Milliseconds()
 	}
 	return sum
+}
+
+// unwatched is how much of the time since a moment no manager was watching.
+func (j *judge) unwatched(since time.Time) time.Duration {
+	if j.c.f.unwatchedFrom.IsZero() {
+		return 0
+	}
+	if since.Before(j.c.f.unwatchedFrom) {
+		since = j.c.f.unwatchedFrom
+	}
+	return max(0, j.c.f.managerStart.Sub(since))
 }
 
 func (j *judge) state(state v1alpha1.DeliveryState, reason, message string) {

@@ -53,9 +53,13 @@ type fleet struct {
 
 	// The manager: when it started, and the plan that it made last.
 	managerStart time.Time
-	last         Plan
-	lastAt       time.Time
-	dirty        bool
+	// unwatchedFrom is since when no manager had been watching when it started;
+	// zero if another one had until that moment.
+	unwatchedFrom time.Time
+	outages       []outage
+	last          Plan
+	lastAt        time.Time
+	dirty         bool
 
 	// crashAfter makes the next reconcile stop after that many steps of
 	// persisting and writing; negative means never.
@@ -186,8 +190,12 @@ func (f *fleet) snapshot() Snapshot {
 		Paused: f.paused, Deleting: f.deleting, OnDelete: v1alpha1.DeletePolicyDelete,
 		Strategy: f.strategy, Rollback: f.policy,
 		Run: f.run.DeepCopy(), Stable: f.stable.DeepCopy(), InvalidSpec: f.invalidSpec,
-		Membership: Membership{Complete: !f.incomplete, LastPlacements: slices.Clone(f.placements)},
-		Actions:    f.openActions(), RemovalConfirmation: f.removal.DeepCopy(), HandledActions: slices.Clone(f.handled),
+		Membership:    Membership{Complete: !f.incomplete, LastPlacements: slices.Clone(f.placements)},
+		UnwatchedFrom: f.unwatchedFrom,
+		Actions:       f.openActions(), RemovalConfirmation: f.removal.DeepCopy(), HandledActions: slices.Clone(f.handled),
+	}
+	if !f.unwatchedFrom.IsZero() {
+		s.UnwatchedUntil = f.managerStart
 	}
 	for i := range f.rollbacks {
 		s.Rollbacks = append(s.Rollbacks, *f.rollbacks[i].DeepCopy())
@@ -316,7 +324,45 @@ func (f *fleet) crashes() bool {
 // restart replaces the manager: what was only in its memory is gone.
 func (f *fleet) restart() {
 	f.managerStart, f.crashAfter, f.dirty = f.now, -1, true
+	f.unwatchedFrom = time.Time{}
 	f.logf("manager:  restarted")
+}
+
+// outage lets time pass in which no manager watches: the clusters alone go on.
+// Then a new one starts.
+func (f *fleet) outage(d time.Duration) {
+	from := f.now
+	for end := f.now.Add(d); f.now.Before(end); {
+		f.now = f.now.Add(min(time.Second, end.Sub(f.now)))
+		for _, c := range f.clusters {
+			if c.exists {
+				c.actOnCluster()
+			}
+		}
+	}
+	f.logf("manager:  was away for %s", d)
+	f.restart()
+	f.unwatchedFrom = from
+	f.outages = append(f.outages, outage{from, f.now})
+}
+
+// outage is a time in which no manager watched.
+type outage struct{ from, until time.Time }
+
+// watched is how much of the time since a moment a manager was watching.
+func (f *fleet) watched(since, until time.Time) time.Duration {
+	sum := until.Sub(since)
+	for _, o := range f.outages {
+		sum -= max(0, earlier(o.until, until).Sub(later(o.from, since)))
+	}
+	return sum
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // tick moves the clock, lets the clusters and the delivery controller act, and

@@ -216,3 +216,24 @@ func (l *lawful) checkLeft(s Snapshot, p Plan) {
 		l.fatalf(s, p, "group %q step %d was left without any evidence (law 6)", s.Run.Group, s.Run.Step)
 	}
 }
+
+// checkFailures: nobody fails for a time in which no manager watched (law 7).
+func (l *lawful) checkFailures(s Snapshot, p Plan) {
+	for _, failure := range p.Failures {
+		status := &find(s, failure.Cluster).Delivery.Status
+		since, limit := timeOf(status.WrittenAt), s.Strategy.ProgressDeadline()
+		switch failure.Cause.Reason {
+		case v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonLostTooLong:
+		case v1alpha1.ReasonUnhealthyTooLong:
+			since, limit = timeOf(status.ProvenAt), s.Rollback.Unhealthy()
+			if status.UnhealthySince != nil {
+				continue // It was unhealthy before and after: there is no reason for a doubt.
+			}
+		default:
+			continue
+		}
+		if watched := l.f.watched(since, l.f.now); watched < limit-time.Millisecond {
+			l.fatalf(s, p, "%s fails (%s) after %s of %s, the time without a manager left out (law 7)", failure.Cluster, failure.Cause.Reason, watched, limit)
+		}
+	}
+}

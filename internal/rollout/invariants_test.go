@@ -36,6 +36,7 @@ func (l *lawful) check(s Snapshot, p Plan) {
 	l.checkConcurrency(s, p)
 	l.checkRollbacks(s, p)
 	l.checkBudget(s, p)
+	l.checkFailures(s, p)
 	l.checkCursor(s, p)
 	l.checkBounds(s, p)
 	l.checkActions(s, p)

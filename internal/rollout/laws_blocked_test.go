@@ -120,3 +120,26 @@ func TestLaw17ADeliveryBlockedByAForeignObjectTakesNothing(t *testing.T) {
 		t.Errorf("1.2.0 is on %s", got)
 	}
 }
+
+func TestATemplateThatCannotStartIsNamedWhileAnOldRunGoesOn(t *testing.T) {
+	f := newFleet(t, groupNamed("all", step("1", 600), step("100%", 0)))
+	f.strategy.Unmatched = v1alpha1.UnmatchedBlock
+	f.add("all", 2)
+	f.deploy("1.0.0")
+	f.push("1.1.0", healthyAfter(time.Second))
+	f.runUntil("soaking", func() bool { return f.waitsFor(v1alpha1.ReasonSoaking) })
+	f.add("other", 1)
+	f.push("1.2.0", healthyAfter(time.Second))
+	f.runFor(10 * time.Second)
+	for name, want := range map[string]string{"the template": "1.2.0", "its hindrance": "other-1", "the going run": "run 2 of 1.1.0"} {
+		if cause := f.last.Outcome.Cause; cause.Reason != v1alpha1.ReasonUnmatched || !strings.Contains(cause.Message, want) {
+			t.Errorf("%s is not named: %+v", name, cause)
+		}
+	}
+	f.invalidSpec = &v1alpha1.Cause{Reason: v1alpha1.ReasonInvalidSpec, Message: strings.Repeat("spec.template is wrong. ", 60)}
+	f.dirty = true
+	f.runFor(10 * time.Second)
+	if cause := f.last.Outcome.Cause; cause.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(cause.Message, "run 2 of 1.1.0") || len(cause.Message) > v1alpha1.MaxMessageLength {
+		t.Errorf("the going run is hidden: %+v", cause)
+	}
+}

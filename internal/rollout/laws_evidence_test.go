@@ -308,3 +308,60 @@ func TestLaw7TheDeadlineOfTheWriteStandsStillWhileTheClusterIsLost(t *testing.T)
 		t.Errorf("the deadline passed and the run is %s", f.run.Phase)
 	}
 }
+
+func TestLaw7NobodyFailsWhileNoManagerIsWatching(t *testing.T) {
+	for name, away := range map[string]struct {
+		version func(*fleet)
+		behaves behaviour
+	}{
+		"a cluster that becomes healthy meanwhile": {behaves: healthyAfter(5 * time.Second)},
+		"a cluster that is lost meanwhile and returns": {
+			behaves: healthyAfter(5 * time.Second),
+			version: func(f *fleet) { f.cluster("production-1").lose() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, groupNamed("production"))
+			f.add("production", 3)
+			f.deploy("1.0.0")
+			r := f.push("1.1.0", away.behaves)
+			f.runUntil("written", func() bool {
+				return len(f.holding(r)) == 3 && f.cluster("production-1").delivery.Status.WrittenAt != nil
+			})
+			if away.version != nil {
+				away.version(f)
+				f.runFor(3 * leaseInterval)
+			}
+			f.outage(15 * time.Minute)
+			if away.version != nil {
+				f.cluster("production-1").comeUp()
+			}
+			f.runUntil("ended", func() bool { return f.run.Phase != v1alpha1.RunProgressing })
+			if f.run.Phase != v1alpha1.RunSucceeded {
+				t.Errorf("the run is %s: %s", f.run.Phase, f.run.HaltCause.Message)
+			}
+			if f.run.UnwatchedUntil == nil || f.run.PausedMilliseconds < (15*time.Minute).Milliseconds() {
+				t.Errorf("15 minutes without a manager are recorded as %d ms, until %v", f.run.PausedMilliseconds, f.run.UnwatchedUntil)
+			}
+			paused := f.run.PausedMilliseconds
+			f.dirty = true
+			f.settle()
+			if f.run.PausedMilliseconds != paused {
+				t.Errorf("the outage is added twice: %d ms, then %d", paused, f.run.PausedMilliseconds)
+			}
+		})
+	}
+}
+
+func TestLaw7AClusterThatDoesNothingStillFailsAfterAnOutage(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.add("production", 3)
+	f.deploy("1.0.0")
+	r := f.push("1.1.0", alwaysHealth(v1alpha1.HealthProgressing))
+	f.runUntil("written", func() bool { return len(f.holding(r)) == 3 })
+	f.outage(15 * time.Minute)
+	f.runUntil("ended", func() bool { return f.run.Phase != v1alpha1.RunProgressing })
+	if f.run.Phase != v1alpha1.RunFailed {
+		t.Errorf("the run is %s", f.run.Phase)
+	}
+}

@@ -187,3 +187,34 @@ func TestLaw4ReplacingThePlacementByOneThatSelectsNothingKeepsTheClusters(t *tes
 		t.Errorf("the other placement selects a cluster (case A6), and the removals are %s", mustJSON(p.Removals))
 	}
 }
+
+func TestLaw4APlacementThatAPersonNarrowedToNothingLetsTheClustersGo(t *testing.T) {
+	for _, behind := range []time.Duration{0, time.Second, 30 * time.Second} {
+		f := newFleet(t, groupNamed("production"))
+		f.add("production", 3)
+		r := f.deploy("1.0.0")
+		f.runFor(time.Hour)
+		f.generation++ // A person edits the Placement, and OCM decides later.
+		f.dirty = true
+		f.runFor(behind)
+		f.selectsNothing, f.dirty = true, true
+		f.runFor(3 * time.Minute)
+		if got := f.holding(r); len(got) != 0 {
+			t.Errorf("the decisions came %s after the change, and these are held: %v (%s)", behind, got, f.last.Outcome.Cause.Message)
+		}
+	}
+}
+
+func TestLaw4AChangeOfAPlacementExplainsNoLossLongAfterIt(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.add("production", 3)
+	r := f.deploy("1.0.0")
+	f.generation++
+	f.dirty = true
+	f.runFor(10 * time.Minute)
+	f.selectsNothing, f.dirty = true, true
+	f.runFor(time.Hour)
+	if got := f.holding(r); len(got) != 3 {
+		t.Errorf("only %v are left, because the Placement had been changed ten minutes before", got)
+	}
+}

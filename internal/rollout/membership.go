@@ -17,6 +17,10 @@ const stableAbsence = 60 * time.Second
 // looked at again, should nothing else happen.
 const confirmAgain = 10 * time.Second
 
+// decisionsFollow is how long after a change of a Placement decisions that select
+// none are taken for what that change meant: OCM decides a moment later.
+const decisionsFollow = 60 * time.Second
+
 // findAbsences notes since when clusters are absent, and what holds their
 // removal back.
 func (d *decision) findAbsences() {
@@ -92,10 +96,15 @@ func (d *decision) resolvePlacements() {
 	for _, p := range m.Placements {
 		after += p.SelectedClusters
 		last := placement(m.LastPlacements, p.Name)
-		if last != nil && last.Generation != p.Generation {
-			changed = true
+		switch {
+		case last != nil && last.Generation != p.Generation:
+			p.ChangedAt = d.stampPointer()
+		case last != nil:
+			p.ChangedAt = last.ChangedAt
 		}
-		if last != nil && last.Generation == p.Generation && last.SelectedClusters > 0 && p.SelectedClusters == 0 {
+		meant := p.ChangedAt != nil && d.now.Sub(p.ChangedAt.Time) <= decisionsFollow
+		changed = changed || meant
+		if last != nil && !meant && last.SelectedClusters > 0 && p.SelectedClusters == 0 {
 			d.hold(p.Name, last.SelectedClusters)
 			p = *last
 		}

@@ -15,6 +15,7 @@ func Next(snapshot Snapshot, now time.Time) Plan {
 		return d.conclude()
 	}
 	d.findAbsences()
+	d.creditUnwatched()
 	d.supersedeRun()
 	d.startRun()
 	d.obeyActions()

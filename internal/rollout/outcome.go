@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
@@ -71,7 +72,7 @@ func (d *decision) inTheWay(open *v1alpha1.RollbackRecord) v1alpha1.Cause {
 	case d.in.Deleting:
 		return d.deletionBlockers()
 	case d.in.InvalidSpec != nil:
-		return *d.in.InvalidSpec
+		return d.besideRun(*d.in.InvalidSpec, open)
 	case d.run != nil && d.run.Phase == v1alpha1.RunHalted:
 		return v1alpha1.Cause{Reason: v1alpha1.ReasonHalted, Message: clip("halted: " + causeMessage(d.run.HaltCause))}
 	case open != nil && !d.progressing():
@@ -80,6 +81,9 @@ func (d *decision) inTheWay(open *v1alpha1.RollbackRecord) v1alpha1.Cause {
 		return d.incompleteCause()
 	case d.held != nil:
 		return *d.held
+	case d.progressing() && d.hindrance != nil:
+		return d.besideRun(v1alpha1.Cause{Reason: d.hindrance.Reason,
+			Message: fmt.Sprintf("%s of the template cannot start: %s", d.in.Current.Version, d.hindrance.Message)}, open)
 	case d.progressing():
 		return d.progressCause(open)
 	case d.hindrance != nil && d.hindrance.Reason != v1alpha1.ReasonKnownBad:
@@ -111,6 +115,19 @@ func (d *decision) openRollbackCause(r *v1alpha1.RollbackRecord) v1alpha1.Cause 
 	}
 	return v1alpha1.Cause{Reason: v1alpha1.ReasonRollingBack,
 		Message: clip(fmt.Sprintf("rolling back to %s, %d of %s restored: %s", r.To.Version, r.Restored, clusters(int(r.Clusters)), r.Cause.Message))}
+}
+
+// besideRun is a cause that keeps the template from taking the place of the going
+// run, with what that does meanwhile.
+func (d *decision) besideRun(cause v1alpha1.Cause, open *v1alpha1.RollbackRecord) v1alpha1.Cause {
+	if d.progressing() {
+		const room = 400 // of a message's bytes, so that the run is not cut off
+		if len(cause.Message) > v1alpha1.MaxMessageLength-room {
+			cause.Message = strings.ToValidUTF8(cause.Message[:v1alpha1.MaxMessageLength-room], "") + "…"
+		}
+		cause.Message = clip(fmt.Sprintf("%s; meanwhile %s", cause.Message, d.progressCause(open).Message))
+	}
+	return cause
 }
 
 // progressCause says where a going run is, and first of all what it waits for.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
@@ -61,6 +63,21 @@ func (d *decision) keepPauseClock() {
 		d.resumeClock()
 		d.note(EventRunResumed, fmt.Sprintf("%s goes on", d.runInWords()))
 	}
+}
+
+// creditUnwatched adds the time in which no manager was watching to the time in
+// which the run was paused, once: deadlines leave both out.
+func (d *decision) creditUnwatched() {
+	if !d.going() {
+		return
+	}
+	until := d.in.UnwatchedUntil.Truncate(time.Microsecond)
+	if !until.After(later(d.run.StartedAt.Time, timeOf(d.run.UnwatchedUntil))) {
+		return
+	}
+	// It is noted also where it lies in a pause, or it would be added once that ends.
+	d.run.PausedMilliseconds += d.run.Unwatched(d.in.UnwatchedFrom, until).Milliseconds()
+	d.run.UnwatchedUntil = &metav1.MicroTime{Time: until}
 }
 
 func (d *decision) resumeClock() {

@@ -75,7 +75,7 @@ func (d *decision) openRevert() {
 }
 
 // givenUp lists the revisions that a rollback leaves: what the clusters hold of
-// the run and of earlier ones, newest first, at most 20.
+// the run and of earlier ones, newest first, at most 10.
 func (d *decision) givenUp(to v1alpha1.RevisionReference, run int64) []v1alpha1.RevisionReference {
 	from := []v1alpha1.RevisionReference{}
 	seen := map[string]bool{to.Digest: true}
@@ -94,7 +94,7 @@ func (d *decision) givenUp(to v1alpha1.RevisionReference, run int64) []v1alpha1.
 		}
 	}
 	slices.SortStableFunc(from, func(a, b v1alpha1.RevisionReference) int { return int(b.Number - a.Number) })
-	return from[:min(len(from), 20)]
+	return from[:min(len(from), 10)]
 }
 
 // trimRollbacks keeps the newest records. An open one is trimmed only if all

@@ -210,8 +210,10 @@ func (h *history) disturb() {
 				c.exists = false
 			}
 		})
-	case 15, 16:
+	case 15:
 		f.restart()
+	case 16:
+		f.outage(pick(r, 10*time.Second, time.Minute, 10*time.Minute))
 	case 17, 18:
 		f.crashAfter = r.IntN(12)
 	case 19, 20:

@@ -61,6 +61,11 @@ type Snapshot struct {
 	RemovalConfirmation *v1alpha1.Order
 	HandledActions      []types.UID
 
+	// UnwatchedFrom and UnwatchedUntil are the time before this process in which
+	// no manager was watching: nobody saw what the clusters did, so nobody fails
+	// for it. Zero if none is known.
+	UnwatchedFrom, UnwatchedUntil time.Time
+
 	// Membership is what the placement decisions say.
 	Membership Membership
 

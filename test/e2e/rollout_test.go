@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"fmt"
 	"math/rand"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -215,6 +217,45 @@ var _ = Describe("A rollout on real OCM", Ordered, func() {
 		generation := getDeployment(ctx, "c1").Generation
 		Consistently(func() int64 { return getDeployment(ctx, "c1").Generation }, 20*time.Second).
 			WithContext(ctx).Should(Equal(generation), "hub and cluster do not fight")
+	}, SpecTimeout(6*time.Minute))
+
+	It("never drops what every revision holds, however fast they come (C4)", func(ctx SpecContext) {
+		kept := func(cluster string) map[string]types.UID {
+			GinkgoHelper()
+			uids := map[string]types.UID{}
+			key := client.ObjectKey{Namespace: product.ExampleWorkload, Name: "api"}
+			for kind, object := range map[string]client.Object{
+				"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{}, "ConfigMap": &corev1.ConfigMap{},
+			} {
+				Expect(managedClient(cluster).Get(ctx, key, object)).To(Succeed(), kind)
+				Expect(object.GetDeletionTimestamp()).To(BeNil(), kind)
+				uids[kind] = object.GetUID()
+			}
+			return uids
+		}
+		before := map[string]map[string]types.UID{"c1": kept("c1"), "c2": kept("c2"), "c3": kept("c3")}
+		version := ""
+		for i := range 20 {
+			version = fmt.Sprintf("1.6.%d", i)
+			release(ctx, version, version)
+			time.Sleep(500 * time.Millisecond) // Twenty edits in ten seconds are the case.
+		}
+		eventuallySucceeded(ctx, version)
+		for cluster, uids := range before {
+			expectRuns(ctx, cluster, version)
+			Expect(kept(cluster)).To(Equal(uids), cluster)
+		}
+		var revisions v1alpha1.RolloutRevisionList
+		Expect(hub.List(ctx, &revisions, client.InNamespace(product.ExampleNamespace))).To(Succeed())
+		Expect(len(revisions.Items)).To(BeNumerically("<=", v1alpha1.DefaultHistoryLimit+2), "the limit, the stable one, and one in use")
+	}, SpecTimeout(6*time.Minute))
+
+	It("is uninstalled as documented, keeps what it shall, and is installed again (O4)", uninstallAndInstall, SpecTimeout(8*time.Minute))
+
+	It("takes over what was kept", func(ctx SpecContext) {
+		release(ctx, "2.0.0", "2.0.0")
+		eventuallySucceeded(ctx, "2.0.0")
+		expectRuns(ctx, "c1", "2.0.0")
 	}, SpecTimeout(6*time.Minute))
 
 	It("removes what it delivered when the rollout is deleted", func(ctx SpecContext) {

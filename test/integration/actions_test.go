@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
@@ -253,24 +254,85 @@ var _ = Describe("A person", func() {
 		Expect(f.verdict(ctx, "2.0.0")).To(Equal(v1alpha1.VerdictSucceeded))
 	}, SpecTimeout(2*time.Minute))
 
-	It("confirms the removal of the last clusters, until one is selected again", func(ctx SpecContext) {
+	It("lets the last clusters go once that is confirmed", Label("slow"), func(ctx SpecContext) {
 		f := staffed(ctx, "empty", map[string]int{"all": 2})
 		Expect(k8s.Create(ctx, f.rollout(group("all")))).To(Succeed())
 		f.succeeds(ctx, "1.0.0")
 		f.decide(ctx)
-		Eventually(ctx, func() string {
-			return meta.FindStatusCondition(f.get(ctx).Status.Conditions, v1alpha1.ConditionPlacementResolved).Reason
-		}).WithTimeout(30 * time.Second).Should(Equal(v1alpha1.ReasonNoClusters))
+		f.isHeld(ctx)
 		confirmed := f.order(ctx, v1alpha1.VerbConfirmRemoval)
 		answers(ctx, confirmed, "Accepted=True/Accepted")
-		Eventually(ctx, func() *v1alpha1.Order { return f.get(ctx).Status.RemovalConfirmation }).WithTimeout(10 * time.Second).Should(HaveField("Actor", person))
+		Expect(f.get(ctx).Status.RemovalConfirmation).To(HaveField("Actor", person))
+		Expect(f.work(ctx, "all1").Name).NotTo(BeEmpty(), "their absence must be stable first")
+		Eventually(ctx, func(g Gomega) {
+			for _, cluster := range f.clusters {
+				var works workv1.ManifestWorkList
+				g.Expect(k8s.List(ctx, &works, client.InNamespace(cluster))).To(Succeed())
+				g.Expect(works.Items).To(BeEmpty())
+			}
+		}).WithTimeout(3 * time.Minute).Should(Succeed())
+		answers(ctx, confirmed, "Accepted=True/Accepted", "Complete=True/Done")
+		Expect(f.get(ctx).Status.RemovalConfirmation).To(BeNil())
+	}, SpecTimeout(4*time.Minute))
+
+	It("confirms a removal once, not one that comes later", func(ctx SpecContext) {
+		f := staffed(ctx, "emptied", map[string]int{"all": 2})
+		Expect(k8s.Create(ctx, f.rollout(group("all")))).To(Succeed())
+		f.succeeds(ctx, "1.0.0")
+		f.decide(ctx)
+		f.isHeld(ctx)
+		confirmed := f.order(ctx, v1alpha1.VerbConfirmRemoval)
+		answers(ctx, confirmed, "Accepted=True/Accepted")
 
 		f.decide(ctx, f.name("all1"))
-		Eventually(ctx, func() *v1alpha1.Order { return f.get(ctx).Status.RemovalConfirmation }).WithTimeout(30 * time.Second).Should(BeNil())
+		Eventually(ctx, func() []v1alpha1.ResolvedPlacement { return f.get(ctx).Status.Placements }).WithTimeout(30 * time.Second).
+			Should(ConsistOf(HaveField("SelectedClusters", int32(1))))
+		f.decide(ctx)
 		answers(ctx, confirmed, "Accepted=True/Accepted", "Complete=False/Overtaken")
-		Expect(f.work(ctx, "all2").Name).NotTo(BeEmpty())
+		Expect(f.get(ctx).Status.RemovalConfirmation).To(BeNil())
+		Expect([]string{f.work(ctx, "all1").Name, f.work(ctx, "all2").Name}).NotTo(ContainElement(""))
+	}, SpecTimeout(2*time.Minute))
+
+	It("promotes a run out of a step that admits nobody", func(ctx SpecContext) {
+		f := staffed(ctx, "sharing", map[string]int{"all": 2})
+		Expect(k8s.Create(ctx, f.rollout(group("all", step("0%", 0), step("100%", 0))))).To(Succeed())
+		Eventually(ctx, func() string { return ready(f.get(ctx)) }).WithTimeout(30 * time.Second).Should(Equal(v1alpha1.ReasonShareReached))
+		promoted := f.order(ctx, v1alpha1.VerbPromote, ofStep("all", 1))
+		answers(ctx, promoted, "Accepted=True/Accepted", "Complete=True/Done")
+		f.succeeds(ctx, "1.0.0")
+	}, SpecTimeout(2*time.Minute))
+
+	It("is told that a retry must wait for the rollback that goes on", func(ctx SpecContext) {
+		f := staffed(ctx, "open", map[string]int{"canary": 1, "prod": 1})
+		Expect(k8s.Create(ctx, f.rollout(group("canary"), group("prod")))).To(Succeed())
+		f.succeeds(ctx, "1.0.0")
+		// It fails on the way forward, and does not get ready on the way back.
+		f.set(func(c *playedCluster) {
+			c.health = func(version string) v1alpha1.Health {
+				if version == "1.0.0" {
+					return v1alpha1.HealthProgressing
+				}
+				return v1alpha1.HealthFailed
+			}
+		}, f.clusters...)
+		f.release(ctx, "2.0.0")
+		Eventually(ctx, func() string { return ready(f.get(ctx)) }).WithTimeout(30 * time.Second).Should(Equal(v1alpha1.ReasonRollingBack))
+		answers(ctx, f.order(ctx, v1alpha1.VerbRetry), "Accepted=False/RollbackOpen")
+		f.set(func(c *playedCluster) { c.health = alwaysHealthy }, f.clusters...)
+		f.rollsBack(ctx, "2.0.0", "1.0.0")
+		answers(ctx, f.order(ctx, v1alpha1.VerbRetry), "Accepted=True/Accepted", "Complete=True/Done")
+		f.succeeds(ctx, "2.0.0")
 	}, SpecTimeout(2*time.Minute))
 })
+
+// isHeld waits until the rollout says that its placements select nothing, and
+// holds the removal that this would mean.
+func (f *fleet) isHeld(ctx SpecContext) {
+	GinkgoHelper()
+	Eventually(ctx, func() string {
+		return meta.FindStatusCondition(f.get(ctx).Status.Conditions, v1alpha1.ConditionPlacementResolved).Reason
+	}).WithTimeout(30 * time.Second).Should(Equal(v1alpha1.ReasonNoClusters))
+}
 
 var _ = Describe("An order", func() {
 	It("about a rollout that does not exist is refused, and does not come to life with it", func(ctx SpecContext) {

@@ -10,10 +10,10 @@ import (
 )
 
 // killsApart is after how many writes a manager is killed again. The story takes
-// about fifty writes, so every run sees three deaths; and the first death comes
+// about fifty writes, so every run sees five deaths; and the first death comes
 // one write later in every run, so that in the end each write was the last one
 // of a manager.
-const killsApart = 17
+const killsApart = 9
 
 var _ = Describe("A manager that is killed", Ordered, Label("slow"), func() {
 	var (

@@ -114,14 +114,28 @@ func (s story) play(ctx context.Context) {
 // outcome is what must not depend on what happens to managers.
 type outcome struct {
 	Clusters  map[string]clusterOutcome
-	Verdicts  map[string]v1alpha1.Verdict
+	Revisions map[string]revisionOutcome
 	Stable    string
 	Runs      int64
 	Attempt   int32
 	Phase     v1alpha1.RunPhase
 	Ready     string
-	Rollbacks []v1alpha1.RollbackResult
-	Restored  int32
+	Rollbacks []rollbackOutcome
+}
+
+type revisionOutcome struct {
+	Number   int64
+	Verdict  v1alpha1.Verdict
+	Reason   string
+	Attempts int32
+}
+
+type rollbackOutcome struct {
+	From     []string
+	To       string
+	Trigger  v1alpha1.RollbackTrigger
+	Result   v1alpha1.RollbackResult
+	Restored int32
 }
 
 type clusterOutcome struct {
@@ -136,22 +150,28 @@ func (s story) outcome(ctx context.Context) outcome {
 	GinkgoHelper()
 	r := s.get(ctx)
 	o := outcome{
-		Clusters: map[string]clusterOutcome{},
-		Verdicts: map[string]v1alpha1.Verdict{},
-		Stable:   r.Status.StableRevision.Version,
-		Runs:     r.Status.Run.Number,
-		Attempt:  r.Status.Run.Attempt,
-		Phase:    r.Status.Run.Phase,
-		Ready:    ready(r),
+		Clusters:  map[string]clusterOutcome{},
+		Revisions: map[string]revisionOutcome{},
+		Stable:    r.Status.StableRevision.Version,
+		Runs:      r.Status.Run.Number,
+		Attempt:   r.Status.Run.Attempt,
+		Phase:     r.Status.Run.Phase,
+		Ready:     ready(r),
 	}
 	for _, record := range r.Status.Rollbacks {
-		o.Rollbacks = append(o.Rollbacks, record.Result)
-		o.Restored += record.Restored
+		back := rollbackOutcome{To: record.To.Version, Trigger: record.Trigger, Result: record.Result, Restored: record.Restored}
+		for _, from := range record.From {
+			back.From = append(back.From, from.Version)
+		}
+		o.Rollbacks = append(o.Rollbacks, back)
 	}
 	var revisions v1alpha1.RolloutRevisionList
 	Expect(s.client.List(ctx, &revisions, client.InNamespace(s.namespace))).To(Succeed())
 	for _, revision := range revisions.Items {
-		o.Verdicts[revision.Spec.Version] = revision.Status.Verdict
+		o.Revisions[revision.Spec.Version] = revisionOutcome{
+			Number: revision.Spec.Number, Verdict: revision.Status.Verdict,
+			Reason: revision.Status.Reason, Attempts: revision.Status.Attempts,
+		}
 	}
 	for _, suffix := range []string{"canary1", "prod1"} {
 		d := s.delivery(ctx, suffix)
