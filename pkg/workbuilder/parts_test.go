@@ -267,30 +267,15 @@ func TestObjectOfAWorkThatIsBeingDeletedWaitsForItAndNothingElseJoins(t *testing
 	expectLaid(t, "works", set.Works, "00: a b c d", "01: e", "02: f")
 }
 
-func TestDefinitionIsKeptFromEveryPartAndNotFromAPlaceholder(t *testing.T) {
+func TestDefinitionIsKeptFromItsContentAndNotFromAPlaceholder(t *testing.T) {
 	both := twoVersions("served: true, storage: false", "served: true, storage: true")
-	cluster := &stage{t: t}
-	cluster.deliver(request(t, 1, payload("1.0.0", append(configMaps(100, "a", "b", "c", "d"), both)...)))
-	// Put the definition into part 1, with a placeholder in part 0, as a move does.
-	moving := cluster.present[0].DeepCopy()
-	moving.Name = v1alpha1.WorkName("platform", "payments", 1)
-	for i, manifest := range moving.Spec.Workload.Manifests {
-		if strings.Contains(string(manifest.Raw), "CustomResourceDefinition") {
-			moving.Spec.Workload.Manifests = []workv1.Manifest{manifest}
-			stub, err := encode(placeholder(find(t, must(Objects(cluster.present)), "CustomResourceDefinition")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			cluster.present[0].Spec.Workload.Manifests[i] = stub
-			break
-		}
-	}
-	cluster.present = append(cluster.present, moving)
-	cluster.recorded = nil
+	first := written(t, request(t, 1, payload("1.0.0", both)))
+	listing := first.DeepCopy()
+	listing.Name = v1alpha1.WorkName("platform", "payments", 1)
+	listing.Spec.Workload.Manifests = []workv1.Manifest{must(encode(placeholder(must(Objects([]*workv1.ManifestWork{first}))[0])))}
 	back := request(t, 2, payload("0.9.0", crdYAML))
-	back.Present = cluster.present
-	got := render(t, back).Objects[0]
-	if versions := crdVersions(got); len(versions) != 2 {
+	back.Present = []*workv1.ManifestWork{first, listing}
+	if versions := crdVersions(render(t, back).Objects[0]); len(versions) != 2 {
 		t.Errorf("versions %v, want both kept", versions)
 	}
 }
