@@ -226,20 +226,17 @@ func (b builder) load(number int32) ([]cargo, error) {
 	return load, nil
 }
 
-// orphanRules of a part are those of what it carries or is to lose.
+// orphanRules of a part are those of what it carries; in the phase Drop also of what
+// it carried in the phase Add.
 func (b builder) orphanRules(number int32, objects []*unstructured.Unstructured) []workv1.OrphaningRule {
 	rules := orphanRules{builder: b}
 	for _, object := range objects {
 		rules.add(object)
 	}
 	for _, part := range b.present {
-		if part.number != number {
-			continue
+		if part.number == number {
+			rules.carryOn(part.work)
 		}
-		for _, carried := range part.objects {
-			rules.add(carried.object)
-		}
-		rules.carryOn(part.work)
 	}
 	return rules.sorted()
 }
