@@ -238,7 +238,18 @@ func (r *DeliveryReconciler) cluster(ctx context.Context, name string) (delivery
 		Exists:    true,
 		Deleting:  cluster.DeletionTimestamp != nil,
 		Available: isAvailable(cluster),
+		Labels:    cluster.Labels,
+		Claims:    claimsOf(cluster),
 	}, nil
+}
+
+// claimsOf are the claims of a cluster by name.
+func claimsOf(cluster *clusterv1.ManagedCluster) map[string]string {
+	claims := make(map[string]string, len(cluster.Status.ClusterClaims))
+	for _, claim := range cluster.Status.ClusterClaims {
+		claims[claim.Name] = claim.Value
+	}
+	return claims
 }
 
 func isAvailable(cluster *clusterv1.ManagedCluster) bool {

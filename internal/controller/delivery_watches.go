@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -256,7 +258,8 @@ func ourLease(object client.Object) (*coordinationv1.Lease, bool) {
 }
 
 // clusterHandler wakes the deliveries of a cluster that becomes or ceases to be
-// Available, that comes, and that goes.
+// Available, that comes, that goes, and whose labels or claims change: overrides
+// may ask for them.
 func (r *DeliveryReconciler) clusterHandler() handler.Funcs {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue deliveryQueue) {
@@ -270,7 +273,8 @@ func (r *DeliveryReconciler) clusterHandler() handler.Funcs {
 			if !ok || !also {
 				return
 			}
-			if isAvailable(before) != isAvailable(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) {
+			if isAvailable(before) != isAvailable(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+				!maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Status.ClusterClaims, after.Status.ClusterClaims) {
 				r.enqueueAll(ctx, after.Name, queue)
 			}
 		},

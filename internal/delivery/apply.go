@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/pkg/content"
 	"open-cluster-management.io/fleet-rollout/pkg/workbuilder"
 )
 
@@ -24,6 +25,8 @@ type Applier struct {
 	reader   client.Reader
 	payloads *Payloads
 	clock    clock.PassiveClock
+
+	intents intents
 
 	// claiming serialises, per cluster, looking who holds an object and
 	// recording that we do.
@@ -70,7 +73,8 @@ type Outcome struct {
 // another try; refusals are no errors but obstacles.
 func (a *Applier) Apply(ctx context.Context, task *Task) (Outcome, error) {
 	if isSettled(task) {
-		return Outcome{Status: task.Delivery.Status, Works: task.Works}, nil
+		status, err := a.withIntentDrift(ctx, task)
+		return Outcome{Status: status, Works: task.Works}, err
 	}
 	if !task.Cluster.Exists || task.Cluster.Deleting {
 		return a.hold(task), nil
@@ -219,6 +223,8 @@ func (a *Applier) render(ctx context.Context, task *Task, present []*workv1.Mani
 	}
 	r := renderer{request: workbuilder.Request{
 		Cluster:       task.Delivery.Namespace,
+		Labels:        task.Cluster.Labels,
+		Claims:        task.Cluster.Claims,
 		Spec:          spec,
 		Payload:       payload,
 		CompletedJobs: completedBefore(task.Delivery.Status, spec),
@@ -227,10 +233,14 @@ func (a *Applier) render(ctx context.Context, task *Task, present []*workv1.Mani
 		Recorded:      task.Delivery.Status.Rendered,
 	}}
 	var tooLarge *workbuilder.TooLargeError
+	var unfit *content.OverrideError
 	switch r.rendering, err = r.render(); {
 	case errors.As(err, &tooLarge):
 		return renderer{}, &Obstacle{State: v1alpha1.StateBlocked, Cause: v1alpha1.Cause{
 			Reason: v1alpha1.ReasonTooLarge, Message: tooLarge.Error()}}, nil
+	case errors.As(err, &unfit):
+		return renderer{}, &Obstacle{State: v1alpha1.StateBlocked, Cause: v1alpha1.Cause{
+			Reason: v1alpha1.ReasonOverrideFailed, Message: unfit.Error()}}, nil
 	case err != nil:
 		return renderer{}, degraded(v1alpha1.ReasonInvalidSpec, err.Error()), nil
 	}

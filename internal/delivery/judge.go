@@ -41,6 +41,8 @@ type Cluster struct {
 	// Exists tells that the ManagedCluster exists, Deleting that it is being
 	// deleted, Available that its condition of that name is True.
 	Exists, Deleting, Available bool
+	// Labels and Claims of the ManagedCluster, for overrides.
+	Labels, Claims map[string]string
 }
 
 // Agent is the agent on a managed cluster as the hub sees it.

@@ -13,6 +13,7 @@ import (
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 	"open-cluster-management.io/fleet-rollout/internal/health"
+	"open-cluster-management.io/fleet-rollout/pkg/content"
 )
 
 // Frozen is the content of a FleetRollout at one moment.
@@ -48,10 +49,13 @@ func FreezeWith(spec v1alpha1.FleetRolloutSpec, sources Sources) (Frozen, error)
 
 	problems = append(problems, checkHealth(path.Child("health"), spec.Health)...)
 
-	content, missing, found := readTemplate(path.Child("template"), spec.Template, sources)
+	read, missing, found := readTemplate(path.Child("template"), spec.Template, sources)
 	problems = append(problems, found...)
+	var overrides []v1alpha1.Override
 	if len(missing) == 0 {
-		problems = append(problems, checkDelivery(path.Child("delivery"), spec.Delivery, content)...)
+		problems = append(problems, checkDelivery(path.Child("delivery"), spec.Delivery, read)...)
+		overrides, found = content.CanonicalOverrides(path.Child("overrides"), spec.Overrides, read.references())
+		problems = append(problems, found...)
 	}
 	switch {
 	case len(problems) > 0:
@@ -59,17 +63,19 @@ func FreezeWith(spec v1alpha1.FleetRolloutSpec, sources Sources) (Frozen, error)
 	case len(missing) > 0:
 		return Frozen{}, &MissingSourceError{Missing: missing}
 	}
-	return content.freeze(spec, sources.HashKey)
+	spec.Overrides = overrides
+	return read.freeze(spec, sources.HashKey)
 }
 
 // freeze writes the canonical payload of a template that has no problems.
-func (c content) freeze(spec v1alpha1.FleetRolloutSpec, hashKey []byte) (Frozen, error) {
+func (c contents) freeze(spec v1alpha1.FleetRolloutSpec, hashKey []byte) (Frozen, error) {
 	slices.SortStableFunc(c.components, func(a, b component) int { return cmp.Compare(a.name, b.name) })
 	frozen := Frozen{Payload: v1alpha1.RevisionPayload{
-		Version:  spec.Version,
-		Requires: *spec.Requires.DeepCopy(),
-		Delivery: *spec.Delivery.DeepCopy(),
-		Health:   *spec.Health.DeepCopy(),
+		Version:   spec.Version,
+		Requires:  *spec.Requires.DeepCopy(),
+		Overrides: spec.Overrides,
+		Delivery:  *spec.Delivery.DeepCopy(),
+		Health:    *spec.Health.DeepCopy(),
 	}}
 	frozen.Payload.Delivery.Conflicts = spec.Delivery.ConflictsOrDefault()
 	frozen.Payload.Delivery.OnDelete = spec.Delivery.OnDeleteOrDefault()

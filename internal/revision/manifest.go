@@ -1,7 +1,6 @@
 package revision
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -10,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/pkg/content"
 )
 
 // The bounds of the parts of a reference in a RolloutRevision, in characters.
@@ -71,43 +70,19 @@ func checkMetadata(at *field.Path, metadata map[string]any) field.ErrorList {
 		}
 	}
 	for _, name := range []string{"labels", "annotations"} {
-		problems = append(problems, checkStringMap(at.Child(name), metadata[name])...)
-	}
-	return problems
-}
-
-func checkStringMap(at *field.Path, value any) field.ErrorList {
-	if value == nil {
-		return nil
-	}
-	entries, ok := value.(map[string]any)
-	if !ok {
-		return field.ErrorList{field.Invalid(at, value, "write a map of strings")}
-	}
-	var problems field.ErrorList
-	for key, entry := range entries {
-		if _, ok := entry.(string); !ok {
-			problems = append(problems, field.Invalid(at.Key(key), entry, "write a string; put the value into quotes"))
-		}
+		problems = append(problems, content.CheckStrings(at.Child(name), metadata[name])...)
 	}
 	return problems
 }
 
 // checkKind finds what is wrong with an object of its kind.
 func checkKind(at *field.Path, object *unstructured.Unstructured, from origin) field.ErrorList {
-	kind := object.GroupVersionKind()
-	switch kind.GroupKind() {
-	case schema.GroupKind{Kind: "Secret"}:
-		if problems := checkSecret(at, object); len(problems) > 0 && from != inSecret {
+	if object.GroupVersionKind().GroupKind() == secretKind && from != inSecret {
+		if problems := checkSecret(at, object); len(problems) > 0 {
 			return problems
 		}
-	case jobKind:
-		if ttl, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "ttlSecondsAfterFinished"); ok && ttl != nil {
-			return field.ErrorList{field.Invalid(at.Child("spec", "ttlSecondsAfterFinished"), ttl,
-				fmt.Sprintf("%s would run again: the work agent recreates a Job that its TTL has removed; remove the field, a new revision replaces the Job anyway", v1alpha1.Describe(object)))}
-		}
 	}
-	return checkShape(at, object)
+	return content.Check(at, object)
 }
 
 // checkSecret refuses a Secret that carries something, without showing it.
@@ -120,24 +95,6 @@ func checkSecret(at *field.Path, object *unstructured.Unstructured) field.ErrorL
 		}
 	}
 	return problems
-}
-
-// checkShape finds fields of built-in kinds that hold another type than the API
-// knows, such as a string where a number belongs. Unknown fields pass: the
-// managed cluster may be newer than this program.
-func checkShape(at *field.Path, object *unstructured.Unstructured) field.ErrorList {
-	typed, err := clientscheme.Scheme.New(object.GroupVersionKind())
-	if err != nil {
-		return nil
-	}
-	raw, err := json.Marshal(object.Object)
-	if err == nil {
-		err = json.Unmarshal(raw, typed)
-	}
-	if err != nil {
-		return field.ErrorList{field.Invalid(at, v1alpha1.Describe(object), fmt.Sprintf("a field has the wrong type: %v", err))}
-	}
-	return nil
 }
 
 // requiredString reads a string that must be there.

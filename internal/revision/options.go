@@ -14,7 +14,7 @@ import (
 
 // checkDelivery finds delivery options that would do nothing, or harm: an executor
 // that is no ServiceAccount, and ignored fields that no object has.
-func checkDelivery(path *field.Path, options v1alpha1.DeliveryOptions, template content) field.ErrorList {
+func checkDelivery(path *field.Path, options v1alpha1.DeliveryOptions, template contents) field.ErrorList {
 	problems := checkExecutor(path.Child("executor", "serviceAccount"), options.Executor)
 	for i, ignored := range options.IgnoreFields {
 		at := path.Child("ignoreFields").Index(i)
@@ -43,7 +43,7 @@ func checkExecutor(path *field.Path, executor *v1alpha1.Executor) field.ErrorLis
 
 // checkIgnoredTarget refuses a target that no object of the template matches, and
 // one that matches what is not applied server-side.
-func checkIgnoredTarget(path *field.Path, target v1alpha1.ObjectTarget, template content) field.ErrorList {
+func checkIgnoredTarget(path *field.Path, target v1alpha1.ObjectTarget, template contents) field.ErrorList {
 	matches := 0
 	for _, part := range template.components {
 		for _, m := range part.manifests {

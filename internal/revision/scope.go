@@ -59,7 +59,7 @@ var clusterKinds = map[schema.GroupKind]bool{
 // round. The work agent takes the namespace as it is written, and would retry
 // for ever. Kinds that neither the client library nor a
 // CustomResourceDefinition of the template knows are let pass.
-func (c content) checkScopes() field.ErrorList {
+func (c contents) checkScopes() field.ErrorList {
 	custom := map[schema.GroupKind]scope{}
 	for _, part := range c.components {
 		for _, m := range part.manifests {

@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/pkg/content"
 )
 
-// content is a template that has been read, cleaned and checked.
-type content struct {
+// contents is a template that has been read, cleaned and checked.
+type contents struct {
 	components []component
 }
 
@@ -30,10 +31,10 @@ type manifest struct {
 
 // readTemplate reads all manifests, those of sources among them. What it returns
 // is complete only if there are no problems and nothing is missing.
-func readTemplate(path *field.Path, template v1alpha1.Template, sources Sources) (read content, missing, problems field.ErrorList) {
+func readTemplate(path *field.Path, template v1alpha1.Template, sources Sources) (read contents, missing, problems field.ErrorList) {
 	path = path.Child("components")
 	if len(template.Components) == 0 {
-		return content{}, nil, field.ErrorList{field.Required(path, "write at least one component with one manifest")}
+		return contents{}, nil, field.ErrorList{field.Required(path, "write at least one component with one manifest")}
 	}
 	names := map[string]bool{}
 	for i, source := range template.Components {
@@ -81,7 +82,7 @@ func readManifest(path *field.Path, extension runtime.RawExtension, from origin)
 		return manifest{}, problems
 	}
 	object := &unstructured.Unstructured{Object: plain}
-	clean(object)
+	content.Clean(object)
 	problems := checkKind(path, object, from)
 	if len(problems) == 0 && from == inSecret {
 		mergeStringData(object)
@@ -97,7 +98,7 @@ func readManifest(path *field.Path, extension runtime.RawExtension, from origin)
 
 // checkTogether finds what is wrong only with all manifests together: the same
 // object twice, too many objects, and too many bytes.
-func (c content) checkTogether(path *field.Path) field.ErrorList {
+func (c contents) checkTogether(path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	type identity struct{ group, kind, namespace, name string }
 	first := map[identity]*field.Path{}
@@ -132,4 +133,15 @@ func excerpt(raw []byte) string {
 		return string(raw[:maxBytes]) + "…"
 	}
 	return string(raw)
+}
+
+// references of all objects.
+func (c contents) references() []v1alpha1.ObjectReference {
+	var references []v1alpha1.ObjectReference
+	for _, part := range c.components {
+		for _, m := range part.manifests {
+			references = append(references, m.reference)
+		}
+	}
+	return references
 }

@@ -8,6 +8,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/pkg/content"
 )
 
 // Request is what one delivery renders from.
@@ -15,6 +16,10 @@ type Request struct {
 	// Cluster is the name of the ManagedCluster, which is also the namespace of
 	// its works.
 	Cluster string
+
+	// Labels and Claims of the ManagedCluster now. What is recorded of this very
+	// delivery wins over them.
+	Labels, Claims map[string]string
 
 	// Spec is the spec of the RolloutDelivery.
 	Spec v1alpha1.RolloutDeliverySpec
@@ -56,6 +61,19 @@ func (r Request) isRecorded() bool {
 	return r.Recorded != nil && r.Recorded.Delivery == r.Spec.Delivery && r.Recorded.Digest == r.Spec.Revision.Digest
 }
 
+// resolution is what is recorded of the overrides, if this delivery was rendered
+// before: it gives the same bytes again, whatever the cluster's labels are by now.
+func (r Request) resolution() *content.Resolution {
+	if !r.isRecorded() {
+		return nil
+	}
+	return &content.Resolution{Overrides: r.Recorded.Overrides, Variables: r.Recorded.Variables}
+}
+
+func (r Request) facts() content.Cluster {
+	return content.Cluster{Name: r.Cluster, Labels: r.Labels, Claims: r.Claims}
+}
+
 // Rendering is what one delivery renders to.
 type Rendering struct {
 	// Rendered is to be recorded in status before the works are written.
@@ -80,10 +98,12 @@ type Rendering struct {
 }
 
 // Render renders a delivery. It returns an error if the payload holds something
-// that is not a Kubernetes object, or two objects of the same name, and a
-// *TooLargeError if it cannot be laid into ManifestWorks that OCM accepts.
+// that is not a Kubernetes object, or two objects of the same name, a
+// *content.OverrideError if the overrides cannot be applied for the cluster, and a
+// *TooLargeError if the result cannot be laid into ManifestWorks that OCM accepts.
 //
 // The objects of the template are changed in these ways, and no other:
+//   - the overrides that match the cluster are applied, in order (law 19);
 //   - a Job gets a name of its own per revision and attempt, because the API
 //     does not let a Job change; a rollback omits the Jobs that completed on the
 //     cluster with the same content (law 23);
@@ -96,6 +116,10 @@ type Rendering struct {
 //     templates stay untouched: a label there would restart every pod.
 func Render(request Request) (Rendering, error) {
 	objects, err := templateObjects(request.Payload.Template)
+	if err != nil {
+		return Rendering{}, err
+	}
+	objects, resolved, err := content.Overlay(objects, request.Payload.Overrides, request.facts(), request.resolution())
 	if err != nil {
 		return Rendering{}, err
 	}
@@ -114,10 +138,12 @@ func Render(request Request) (Rendering, error) {
 
 	rendering := Rendering{
 		Rendered: v1alpha1.Rendered{
-			Delivery: spec.Delivery,
-			Digest:   spec.Revision.Digest,
-			Revision: spec.Revision.Name,
-			Attempt:  spec.Attempt,
+			Delivery:  spec.Delivery,
+			Digest:    spec.Revision.Digest,
+			Revision:  spec.Revision.Name,
+			Attempt:   spec.Attempt,
+			Overrides: resolved.Overrides,
+			Variables: resolved.Variables,
 		},
 		Objects:   objects,
 		Jobs:      jobs,

@@ -1,17 +1,11 @@
-package revision
+package content
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
-
-// decode reads JSON the way Kubernetes does: whole numbers become int64.
-func decode(raw []byte, into *map[string]any) error {
-	return utiljson.Unmarshal(raw, into)
-}
 
 // The fields of metadata that a server writes. Owner references belong here
 // although people may set them: they name UIDs of the cluster they were copied
@@ -62,12 +56,11 @@ var (
 	volumeKind    = schema.GroupKind{Kind: "PersistentVolume"}
 	serviceKind   = schema.GroupKind{Kind: "Service"}
 	namespaceKind = schema.GroupKind{Kind: "Namespace"}
-	crdKind       = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
 
-// clean takes out what a server wrote, so that a template copied from a live
+// Clean takes out what a server wrote, so that a template copied from a live
 // object carries its author's intent alone (law 24).
-func clean(object *unstructured.Unstructured) {
+func Clean(object *unstructured.Unstructured) {
 	content := object.Object
 	isLive := object.GetUID() != ""
 	delete(content, "status")
