@@ -51,7 +51,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		}
 		Expect(theLab.Stop()).To(Succeed())
 	})
-	theProd, err = product.Install(ctx, product.Options{Lab: theLab, Log: GinkgoWriter})
+	theProd, err = product.Install(ctx, product.Options{
+		Lab: theLab, Log: GinkgoWriter, AgentArgs: append(endpoint.listen(), "--endpoint-interval", "1s"),
+	})
 	Expect(err).NotTo(HaveOccurred())
 	hub, err = product.HubClient(theLab)
 	Expect(err).NotTo(HaveOccurred())

@@ -46,6 +46,8 @@ type Options struct {
 	Managers int
 	// ManagerArgs are added to the manager's arguments.
 	ManagerArgs []string
+	// AgentArgs are added to the arguments of every agent.
+	AgentArgs []string
 	// Detached keeps manager and agents running when this process ends.
 	Detached bool
 	// Log receives progress. May be nil.
@@ -59,6 +61,8 @@ type Product struct {
 	kubectl  string
 	log      io.Writer
 	detached bool
+	// agentArgs of Options.
+	agentArgs []string
 	// Managers are the processes of the manager's replicas.
 	Managers []*lab.Process
 	// Agents are the processes of the agents, by cluster.
@@ -72,7 +76,7 @@ func Install(ctx context.Context, options Options) (*Product, error) {
 	if log == nil {
 		log = io.Discard
 	}
-	p := &Product{lab: options.Lab, log: log, detached: options.Detached, Agents: map[string]*lab.Process{}}
+	p := &Product{lab: options.Lab, log: log, detached: options.Detached, agentArgs: options.AgentArgs, Agents: map[string]*lab.Process{}}
 	labBin, err := lab.Build(ctx, log)
 	if err != nil {
 		return nil, err
@@ -176,13 +180,13 @@ func (p *Product) startAgent(ctx context.Context, name string) error {
 		Name:     "fleet-rollout-agent",
 		Path:     filepath.Join(p.bin, "addon-agent"),
 		Detached: p.detached,
-		Args: []string{
+		Args: append([]string{
 			"--cluster-name", name,
 			"--hub-kubeconfig", hubKubeconfig,
 			"--kubeconfig", kubeconfig,
 			"--lease-fast", "3s",
 			"--lease-slow", "5s",
-		},
+		}, p.agentArgs...),
 		Prepare: func(ctx context.Context) error {
 			_, err := cluster.WaitAddonHubKubeconfig(ctx, v1alpha1.AddonName, agentNamespace)
 			return err
