@@ -54,7 +54,7 @@ func FreezeWith(spec v1alpha1.FleetRolloutSpec, sources Sources) (Frozen, error)
 	var overrides []v1alpha1.Override
 	if len(missing) == 0 {
 		problems = append(problems, checkDelivery(path.Child("delivery"), spec.Delivery, read)...)
-		overrides, found = content.CanonicalOverrides(path.Child("overrides"), spec.Overrides, read.references())
+		overrides, found = content.CanonicalOverrides(path.Child("overrides"), spec.Overrides, read.objects())
 		problems = append(problems, found...)
 	}
 	switch {

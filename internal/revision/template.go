@@ -135,13 +135,13 @@ func excerpt(raw []byte) string {
 	return string(raw)
 }
 
-// references of all objects.
-func (c contents) references() []v1alpha1.ObjectReference {
-	var references []v1alpha1.ObjectReference
+// objects of all components.
+func (c contents) objects() []*unstructured.Unstructured {
+	var objects []*unstructured.Unstructured
 	for _, part := range c.components {
 		for _, m := range part.manifests {
-			references = append(references, m.reference)
+			objects = append(objects, m.object)
 		}
 	}
-	return references
+	return objects
 }

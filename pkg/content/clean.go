@@ -51,12 +51,17 @@ var jobLabels = []string{
 }
 
 var (
+	secretKind    = schema.GroupKind{Kind: "Secret"}
 	jobKind       = schema.GroupKind{Group: "batch", Kind: "Job"}
 	claimKind     = schema.GroupKind{Kind: "PersistentVolumeClaim"}
 	volumeKind    = schema.GroupKind{Kind: "PersistentVolume"}
 	serviceKind   = schema.GroupKind{Kind: "Service"}
 	namespaceKind = schema.GroupKind{Kind: "Namespace"}
 )
+
+func kindOf(object *unstructured.Unstructured) schema.GroupKind {
+	return object.GroupVersionKind().GroupKind()
+}
 
 // Clean takes out what a server wrote, so that a template copied from a live
 // object carries its author's intent alone (law 24).
@@ -70,7 +75,7 @@ func Clean(object *unstructured.Unstructured) {
 	}
 	cleanFinalizers(metadata)
 
-	switch object.GroupVersionKind().GroupKind() {
+	switch kindOf(object) {
 	case jobKind:
 		cleanJob(content)
 	case claimKind:

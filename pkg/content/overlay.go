@@ -9,13 +9,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
-
-var secretKind = schema.GroupKind{Kind: "Secret"}
 
 // OverrideError tells why the content cannot be made for a cluster.
 type OverrideError struct {
@@ -219,7 +216,7 @@ func sameIdentity(before, after *unstructured.Unstructured) error {
 			return &fieldError{"/" + strings.Join(field, "/"), errors.New("an override must not change which object this is; leave the field out, or exclude the object and deliver the other one with a rollout of its own")}
 		}
 	}
-	if before.GroupVersionKind().GroupKind() != secretKind {
+	if kindOf(before) != secretKind {
 		return nil
 	}
 	for _, name := range []string{"data", "stringData"} {
