@@ -67,6 +67,7 @@ func (r *DeliveryReconciler) releaseOnUpdate(ctx context.Context, e event.Update
 
 func (r *DeliveryReconciler) releaseOnDelete(ctx context.Context, e event.DeleteEvent, queue deliveryQueue) {
 	if gone, ok := e.Object.(*v1alpha1.RolloutDelivery); ok {
+		r.applier.Forget(client.ObjectKeyFromObject(gone))
 		r.enqueueBlocked(ctx, gone, queue)
 	}
 }

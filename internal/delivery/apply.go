@@ -73,8 +73,7 @@ type Outcome struct {
 // another try; refusals are no errors but obstacles.
 func (a *Applier) Apply(ctx context.Context, task *Task) (Outcome, error) {
 	if isSettled(task) {
-		status, err := a.withIntentDrift(ctx, task)
-		return Outcome{Status: status, Works: task.Works}, err
+		return Outcome{Status: a.withIntentDrift(ctx, task), Works: task.Works}, nil
 	}
 	if !task.Cluster.Exists || task.Cluster.Deleting {
 		return a.hold(task), nil
@@ -243,6 +242,9 @@ func (a *Applier) render(ctx context.Context, task *Task, present []*workv1.Mani
 			Reason: v1alpha1.ReasonOverrideFailed, Message: unfit.Error()}}, nil
 	case err != nil:
 		return renderer{}, degraded(v1alpha1.ReasonInvalidSpec, err.Error()), nil
+	}
+	if obstacle := immutableHere(task.Delivery, r.rendering, objects); obstacle != nil {
+		return renderer{}, obstacle, nil
 	}
 	r.asked = questionOf(r.rendering, objects)
 	return r, nil, nil

@@ -41,12 +41,16 @@ func (p pair) finding(field, message string) Finding {
 
 // pairs returns the objects that both revisions have, in the order of next.
 func pairs(previous, next v1alpha1.RevisionPayload) []pair {
+	return pairsOf(objectsOf(previous), objectsOf(next))
+}
+
+func pairsOf(previous, next []*unstructured.Unstructured) []pair {
 	before := map[objectKey]*unstructured.Unstructured{}
-	for _, object := range objectsOf(previous) {
+	for _, object := range previous {
 		before[keyOf(object)] = object
 	}
 	var both []pair
-	for _, object := range objectsOf(next) {
+	for _, object := range next {
 		if old := before[keyOf(object)]; old != nil {
 			both = append(both, pair{previous: old, next: object})
 		}

@@ -62,9 +62,25 @@ var immutableFields = map[schema.GroupKind][]immutableField{
 // ImmutableChanges finds fields that differ between two revisions and that the
 // API does not let change (law 23). The managed clusters would refuse each of
 // them, after the first had taken the new revision.
+//
+// It compares the templates. What overrides make of them differs from cluster to
+// cluster; ImmutableObjects compares that, before the first write to each.
 func ImmutableChanges(previous, next v1alpha1.RevisionPayload) []Finding {
+	findings := ImmutableObjects(objectsOf(previous), objectsOf(next))
+	if len(previous.HashKey)+len(next.HashKey) > 0 {
+		for i, finding := range findings {
+			findings[i].Message = fmt.Sprintf("%s, %s: it changes, and %s (values are not shown where content comes from a Secret)",
+				finding.describe, finding.Field, renameFix)
+		}
+	}
+	return findings
+}
+
+// ImmutableObjects finds fields of objects that differ between what is there and
+// what shall come, and that the API does not let change. Its messages show values.
+func ImmutableObjects(previous, next []*unstructured.Unstructured) []Finding {
 	var findings []Finding
-	for _, both := range pairs(previous, next) {
+	for _, both := range pairsOf(previous, next) {
 		kind := both.next.GroupVersionKind().GroupKind()
 		for _, field := range immutableFields[kind] {
 			findings = append(findings, both.compare(field)...)
@@ -80,12 +96,6 @@ func ImmutableChanges(previous, next v1alpha1.RevisionPayload) []Finding {
 			findings = append(findings, both.frozenData()...)
 		case schema.GroupKind{Kind: "Pod"}:
 			findings = append(findings, both.pod()...)
-		}
-	}
-	if len(previous.HashKey)+len(next.HashKey) > 0 {
-		for i, finding := range findings {
-			findings[i].Message = fmt.Sprintf("%s, %s: it changes, and %s (values are not shown where content comes from a Secret)",
-				finding.describe, finding.Field, renameFix)
 		}
 	}
 	return findings
