@@ -30,27 +30,26 @@ const (
 var forbidden = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 
 // explain adds to the work agent's refusal of an object what a person can do about
-// it, and when the work agent tries again: a deadline must leave room for that.
+// it, and when the work agent tries again: a deadline must leave room for that. What
+// matters most comes first, because lists of clusters show only the beginning.
 func explain(resource workv1.ManifestResourceMeta, message string, executor *workv1.ManifestWorkExecutor) string {
-	fix := remedy(resource, message, executor)
-	if fix == "" {
-		return message
+	said := cut(strings.TrimPrefix(message, "Failed to apply manifest: "), maxRefusal)
+	if right := missingRight(resource, message, executor); right != "" {
+		return fmt.Sprintf("%s (%s)", right, said)
 	}
-	return cut(strings.TrimPrefix(message, "Failed to apply manifest: "), maxRefusal) + ": " + fix
+	if fix := remedy(message); fix != "" {
+		return said + ": " + fix
+	}
+	return message
 }
 
-func remedy(resource workv1.ManifestResourceMeta, message string, executor *workv1.ManifestWorkExecutor) string {
-	switch {
-	case strings.Contains(message, wordsOfExecutor) && executor != nil && executor.Subject.ServiceAccount != nil:
+// missingRight says which right an object needs; empty if it was refused for
+// something else.
+func missingRight(resource workv1.ManifestResourceMeta, message string, executor *workv1.ManifestWorkExecutor) string {
+	if strings.Contains(message, wordsOfExecutor) && executor != nil && executor.Subject.ServiceAccount != nil {
 		account := executor.Subject.ServiceAccount
 		return fmt.Sprintf("grant ServiceAccount %s/%s on the cluster create, update, patch, get and delete of %s%s; the work agent asks again each minute",
 			account.Namespace, account.Name, resourceName(resource.Group, resource.Resource), inNamespace(resource.Namespace))
-	case strings.Contains(message, wordsOfEscalation):
-		return fmt.Sprintf("who applies a role must hold its rules; grant them to the work agent with a ClusterRole on the cluster labelled %s", workRoleLabel)
-	case strings.Contains(message, wordsOfConflict):
-		return "take the field out of the content or set delivery.conflicts to Force; the work agent tries again within 4 to 6 minutes"
-	case strings.Contains(message, wordsOfNoKind), strings.Contains(message, wordsOfNoMatch):
-		return "the cluster does not serve its API; deliver its CustomResourceDefinition with it, or name the API in spec.requires; the work agent tries again with growing delay"
 	}
 	missing := forbidden.FindStringSubmatch(message)
 	if missing == nil {
@@ -59,6 +58,19 @@ func remedy(resource workv1.ManifestResourceMeta, message string, executor *work
 	verb, name, group, namespace := missing[1], missing[2], missing[3], missing[4]
 	return fmt.Sprintf("the work agent lacks %s of %s%s; create a ClusterRole on the cluster labelled %s with apiGroups [%q], resources [%q], verbs [get, list, watch, create, update, patch, delete]",
 		verb, resourceName(group, name), inNamespace(namespace), workRoleLabel, group, name)
+}
+
+// remedy says what to do about refusals of other kinds; empty if nobody knows.
+func remedy(message string) string {
+	switch {
+	case strings.Contains(message, wordsOfEscalation):
+		return fmt.Sprintf("who applies a role must hold its rules; grant them with a ClusterRole on the cluster labelled %s", workRoleLabel)
+	case strings.Contains(message, wordsOfConflict):
+		return "take the field out of the content or set delivery.conflicts to Force; the work agent tries again within 4 to 6 minutes"
+	case strings.Contains(message, wordsOfNoKind), strings.Contains(message, wordsOfNoMatch):
+		return "the cluster does not serve its API; deliver its CustomResourceDefinition with it, or name the API in spec.requires; the work agent tries again with growing delay"
+	}
+	return ""
 }
 
 func resourceName(group, resource string) string {

@@ -9,6 +9,9 @@
 // new and old objects together, and the phase Drop, once Add is applied, the new
 // ones alone.
 //
+// Content over what OCM accepts in one work is laid into parts. An object keeps its
+// part, or moves to another by way of a placeholder (parts.go).
+//
 // The rules that come from the work agent were read in its source, module
 // open-cluster-management.io/ocm v1.2.0, pkg/work.
 package workbuilder

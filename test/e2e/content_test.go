@@ -230,10 +230,13 @@ var _ = Describe("Delivery options on real OCM", Ordered, func() {
 	It("names the rights that an executor lacks, and goes on once they are granted", func(ctx SpecContext) {
 		Expect(hub.Create(ctx, withExecutor(options.rollout("1.0.0", "1.0.0", nil)))).To(Succeed())
 		Eventually(func(g Gomega) {
-			status := options.delivery(ctx, "c1").Status
+			delivery := &v1alpha1.RolloutDelivery{}
+			key := client.ObjectKey{Namespace: "c1", Name: v1alpha1.DeliveryName(product.ExampleNamespace, options.name)}
+			g.Expect(hub.Get(ctx, key, delivery)).To(Succeed())
+			status := delivery.Status
 			g.Expect(status.Reason).To(Equal(v1alpha1.ReasonApplyFailed), status.Message)
-			GinkgoWriter.Println(status.Message)
 			g.Expect(status.Message).To(And(ContainSubstring("default/deployer"), ContainSubstring("create, update, patch"), ContainSubstring("each minute")))
+			GinkgoWriter.Println(status.Message)
 		}).WithContext(ctx).Should(Succeed())
 		for _, cluster := range []string{"c1", "c2", "c3"} {
 			binding := &rbacv1.ClusterRoleBinding{
@@ -242,9 +245,6 @@ var _ = Describe("Delivery options on real OCM", Ordered, func() {
 				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "deployer"}},
 			}
 			Expect(managedClient(cluster).Create(ctx, binding)).To(Succeed())
-			DeferCleanup(func(ctx SpecContext) {
-				Expect(client.IgnoreNotFound(managedClient(cluster).Delete(ctx, binding))).To(Succeed())
-			})
 		}
 		options.eventuallyReady(ctx, "1.0.0")
 	}, SpecTimeout(6*time.Minute))
@@ -264,5 +264,11 @@ var _ = Describe("Delivery options on real OCM", Ordered, func() {
 		Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(HaveSuffix("1.1.0"))
 	}, SpecTimeout(5*time.Minute))
 
-	AfterAll(func(ctx SpecContext) { options.remove(ctx) }, NodeTimeout(5*time.Minute))
+	AfterAll(func(ctx SpecContext) {
+		options.remove(ctx)
+		for _, cluster := range []string{"c1", "c2", "c3"} {
+			binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "deployer"}}
+			Expect(client.IgnoreNotFound(managedClient(cluster).Delete(ctx, binding))).To(Succeed())
+		}
+	}, NodeTimeout(5*time.Minute))
 })
