@@ -78,10 +78,9 @@ func TestRevisionsWithoutOverridesAreReadOnceForDriftOfIntent(t *testing.T) {
 	h.intend(h.freeze(1, "1.0.0", settings("1")), v1alpha1.DirectionForward)
 	h.settle()
 	h.restart()
-	for range 3 {
+	for _, value := range []string{"a", "b", "c"} {
 		h.applier.payloads = NewPayloads(h.client)
-		h.cluster.Labels = map[string]string{"at": string(rune('a' + h.reads%20))}
-		h.reads = 0
+		h.cluster.Labels = map[string]string{"changed": value}
 		if err := h.reconcile(); err != nil {
 			t.Fatal(err)
 		}
