@@ -85,9 +85,11 @@ test-specs:
 	$(GO) test -count=1 -timeout 30m ./test/integration/... -ginkgo.label-filter='!slow'
 
 .PHONY: fuzz
-fuzz: ## Play thousands of random histories of the planner, then fuzz it for a minute.
+fuzz: ## Play thousands of random histories of the planner, then fuzz it, patches and renderings for a minute each.
 	$(GO) test ./internal/rollout -run TestSimulationObeysTheLaws -v -timeout 60m -sim.rounds=5000
 	$(GO) test ./internal/rollout -run '^$$' -fuzz FuzzNextAlwaysReturnsAPlan -fuzztime 60s
+	$(GO) test ./pkg/content -run '^$$' -fuzz FuzzPatch -fuzztime 60s
+	$(GO) test ./pkg/workbuilder -run '^$$' -fuzz FuzzRenderForACluster -fuzztime 60s
 
 .PHONY: test-crash
 test-crash: lab-build ## Kill the manager at each of its writes, freeze and thaw leaders.
