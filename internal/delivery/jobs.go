@@ -41,6 +41,7 @@ func (a *Applier) CompletedJobs(ctx context.Context, delivery *v1alpha1.RolloutD
 		Spec:          spec,
 		Payload:       payload,
 		CompletedJobs: completedBefore(delivery.Status, spec),
+		Recorded:      delivery.Status.Rendered,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find the completed Jobs of cluster %q: %w", delivery.Namespace, err)
