@@ -69,19 +69,21 @@ image: ## Build the container image of manager and agent (needs Docker).
 ##@ Test
 
 .PHONY: test
-test: vet test-unit test-integration test-e2e ## Run all tests: unit and simulation, a real API server, the real lab.
+test: vet test-unit ## Run all tests: unit and simulation, a real API server, the real lab.
+	@echo "two suites on a real API server and the one on the lab run at once, because they wait a lot; each is shown when it ends"
+	$(MAKE) -j3 --output-sync=target --no-print-directory test-specs test-crash test-e2e
 
 .PHONY: test-unit
 test-unit: lab-build ## Run the tests of the packages, seeded simulation among them.
 	$(GO) test -timeout 20m $(shell $(GO) list ./... | grep -v -e /test/integration -e /test/e2e)
 
 .PHONY: test-integration
-test-integration: lab-build ## Run the suites on a real API server; they play the agents. They wait a lot, so two run at once.
+test-integration: lab-build ## Run the suites on a real API server; they play the agents.
 	@echo "the specs that wait longest, and those that kill and freeze managers, run beside the others (make test-crash)"
 	$(MAKE) -j2 --output-sync=target --no-print-directory test-specs test-crash
 
 .PHONY: test-specs
-test-specs:
+test-specs: lab-build
 	$(GO) test -count=1 -timeout 30m ./test/integration/... -ginkgo.label-filter='!slow'
 
 .PHONY: fuzz

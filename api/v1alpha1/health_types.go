@@ -6,13 +6,6 @@ import "time"
 // healthily, beside the rules of the built-in kinds. It is part of the revision
 // (law 19): going back restores the proof that the stable revision passed.
 type HealthPolicy struct {
-	// source of the evidence. Agent is the addon's agent on the cluster.
-	// WorkFeedback is what the work agent feeds back in the ManifestWork: it needs
-	// no addon, and knows no checks, endpoints, signals, drift or preflight.
-	// Defaults to Agent.
-	// +optional
-	Source HealthSource `json:"source,omitempty"`
-
 	// settleSeconds is how old new content must be before the health of an object
 	// without observedGeneration is believed. Defaults to 5.
 	// +optional
@@ -39,28 +32,8 @@ type HealthPolicy struct {
 	Signals HealthSignals `json:"signals,omitzero"`
 }
 
-// HealthSource is where evidence comes from.
-// +kubebuilder:validation:Enum=Agent;WorkFeedback
-type HealthSource string
-
-// The sources of evidence.
-const (
-	// HealthSourceAgent is the addon's agent on the cluster.
-	HealthSourceAgent HealthSource = "Agent"
-	// HealthSourceWorkFeedback is the status feedback of the ManifestWork alone.
-	HealthSourceWorkFeedback HealthSource = "WorkFeedback"
-)
-
 // DefaultSettleSeconds is the default of health.settleSeconds.
 const DefaultSettleSeconds = 5
-
-// SourceOrDefault returns the source, Agent where none is given.
-func (h HealthPolicy) SourceOrDefault() HealthSource {
-	if h.Source == "" {
-		return HealthSourceAgent
-	}
-	return h.Source
-}
 
 // Settle returns the least age of new content whose health is believed although
 // its kind has no observedGeneration.

@@ -50,7 +50,7 @@ func questionOf(rendering workbuilder.Rendering, present []*unstructured.Unstruc
 // gets what was proven there.
 func needsPreflight(delivery *v1alpha1.RolloutDelivery, rendering workbuilder.Rendering, asked question) bool {
 	status, spec := delivery.Status, delivery.Spec
-	if spec.Direction == v1alpha1.DirectionRollback || rendering.Rendered.Health.SourceOrDefault() != v1alpha1.HealthSourceAgent {
+	if spec.Direction == v1alpha1.DirectionRollback {
 		return false
 	}
 	if done := status.Preflight; done != nil && done.Delivery == spec.Delivery && done.AnsweredAt != nil {

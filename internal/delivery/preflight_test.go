@@ -280,12 +280,6 @@ func TestOnlyNewObjectsAreAskedAbout(t *testing.T) {
 			t.Errorf("%s: phase %s", step.name, phase)
 		}
 	}
-	h.adjust = func(spec *v1alpha1.FleetRolloutSpec) { spec.Health.Source = v1alpha1.HealthSourceWorkFeedback }
-	h.intend(h.freeze(4, "1.3.0", settings("1"), service(), manifest("v1", "ConfigMap", "more", "")), v1alpha1.DirectionForward)
-	h.settle()
-	if phase := h.delivery().Status.Phase; phase != v1alpha1.PhaseDrop {
-		t.Errorf("without an agent to ask: phase %s", phase)
-	}
 }
 
 func TestAManagerKilledInAPreflightGoesOnWhereItStopped(t *testing.T) {
