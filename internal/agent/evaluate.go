@@ -186,7 +186,7 @@ func (r rules) judge(wanted v1alpha1.RenderedObject, sight Sight) health.Verdict
 	case sight.Access == AccessBroken:
 		return progressing("cannot be read: " + sight.Problem)
 	case sight.Meta == nil:
-		return progressing("not there")
+		return progressing("not there yet")
 	case sight.Meta.GetDeletionTimestamp() != nil:
 		return progressing("being deleted")
 	case sight.Meta.GetAnnotations()[v1alpha1.AnnotationContentHash] != wanted.Hash:

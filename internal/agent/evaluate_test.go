@@ -89,7 +89,7 @@ func TestWhatTheAgentSeesOfAnObject(t *testing.T) {
 		text   string
 	}{
 		{"an object that is missing is progressing", config, Sight{Access: AccessReadable},
-			v1alpha1.HealthProgressing, "ConfigMap payments/api: not there"},
+			v1alpha1.HealthProgressing, "ConfigMap payments/api: not there yet"},
 		{"D1: an object with an earlier stamp never vouches for new content", config,
 			Sight{Access: AccessReadable, Meta: with("sha256:old")},
 			v1alpha1.HealthProgressing, "ConfigMap payments/api: still at earlier content"},
