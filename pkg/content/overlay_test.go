@@ -207,6 +207,33 @@ func TestCaseN1WhatDoesNotFitACluster(t *testing.T) {
 		"a path that is missing on one of two objects": {
 			`patches: [{target: {name: api}, patch: '[{"op": "replace", "path": "/data/a", "value": "2"}]'}]`,
 			"Deployment shop/api", "/data/a", "does not exist"},
+		"a key that is not there to be replaced": {
+			`patches: [{target: {kind: ConfigMap}, patch: '[{"op": "replace", "path": "/data/b", "value": "2"}]'}]`,
+			"ConfigMap shop/api", "/data/b", "does not exist"},
+		"a key that is not there to be removed": {
+			`patches: [{target: {kind: ConfigMap}, patch: '[{"op": "remove", "path": "/data/b"}]'}]`,
+			"ConfigMap shop/api", "/data/b", "does not exist"},
+		"a key that is not there to be copied": {
+			`patches: [{target: {kind: ConfigMap}, patch: '[{"op": "copy", "from": "/data/b", "path": "/data/c"}]'}]`,
+			"ConfigMap shop/api", "/data/c", "does not exist"},
+		"a key that is not there to be moved": {
+			`patches: [{target: {kind: ConfigMap}, patch: '[{"op": "move", "from": "/data/b", "path": "/data/c"}]'}]`,
+			"ConfigMap shop/api", "/data/c", "does not exist"},
+		"a key that is not there to be tested": {
+			`patches: [{target: {kind: ConfigMap}, patch: '[{"op": "test", "path": "/data/b", "value": "1"}]'}]`,
+			"ConfigMap shop/api", "/data/b", "another value"},
+		"a place beyond the end of a list": {
+			`patches: [{target: {kind: Deployment}, patch: '[{"op": "add", "path": "/spec/template/spec/containers/7", "value": {}}]'}]`,
+			"Deployment shop/api", "/spec/template/spec/containers/7", "does not exist"},
+		"a place in a list that is not there": {
+			`patches: [{target: {kind: Deployment}, patch: '[{"op": "replace", "path": "/spec/template/spec/containers/7/image", "value": "x"}]'}]`,
+			"Deployment shop/api", "/spec/template/spec/containers/7/image", "does not exist"},
+		"a place under a field that is not there": {
+			`patches: [{target: {kind: ConfigMap}, patch: '[{"op": "add", "path": "/metadata/annotations/a", "value": "x"}]'}]`,
+			"ConfigMap shop/api", "/metadata/annotations/a", "does not exist"},
+		"another value than is tested for": {
+			`patches: [{target: {kind: ConfigMap}, patch: '[{"op": "test", "path": "/data/a", "value": "2"}]'}]`,
+			"ConfigMap shop/api", "/data/a", "another value"},
 		"a label that the cluster does not have": {
 			`patches: [{target: {kind: ConfigMap}, patch: '{"data": {"zone": "${cluster.labels[''zone'']}"}}'}]`,
 			"ConfigMap shop/api", "/data/zone", "kubectl label managedcluster c2 zone=VALUE"},

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -178,6 +178,9 @@ func readOperation(item any) (operation, error) {
 	if needsFrom && !strings.HasPrefix(read.From, "/") {
 		return operation{}, fmt.Errorf("from is %q; write the path of the field that is to be taken", read.From)
 	}
+	if strings.HasSuffix(read.Path, "/") || strings.HasSuffix(read.From, "/") {
+		return operation{}, fmt.Errorf("path %s ends with a slash; write the path of a field, such as /spec/replicas", excerpt(read.Path))
+	}
 	if !needsFrom && read.From != "" {
 		return operation{}, fmt.Errorf("%s takes no from; remove it", read.Op)
 	}
@@ -271,7 +274,8 @@ func formOf(value any) string {
 }
 
 // applyOperations applies one operation after the other, so that an error names
-// its path. The library is the one that Kustomize uses; objects reach it as JSON.
+// its path. The library is a later version of the one that Kustomize uses, which
+// would let a replacement add a field that is not there.
 func (p patch) applyOperations(object *unstructured.Unstructured, replace func(Variable) (string, error)) error {
 	raw, err := json.Marshal(object.Object)
 	if err != nil {
@@ -295,7 +299,7 @@ func (p patch) applyOperations(object *unstructured.Unstructured, replace func(V
 	return nil
 }
 
-func (o operation) apply(raw []byte) (result []byte, err error) {
+func (o operation) apply(raw []byte) ([]byte, error) {
 	encoded, err := o.encode()
 	if err != nil {
 		return nil, err
@@ -304,16 +308,11 @@ func (o operation) apply(raw []byte) (result []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library looks into what a path leads through without asking whether
-	// it is null.
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			result, err = nil, errors.New("the path leads through a field that is null; add an object there first")
-		}
-	}()
-	result, err = decoded.Apply(raw)
+	options := jsonpatch.NewApplyOptions()
+	options.AccumulatedCopySizeLimit = maxPatchedBytes
+	result, err := decoded.ApplyWithOptions(raw, options)
 	switch {
-	case errors.Is(err, jsonpatch.ErrMissing):
+	case errors.Is(err, jsonpatch.ErrMissing), errors.Is(err, jsonpatch.ErrInvalidIndex):
 		return nil, errors.New("the path does not exist in the object; correct it, or add what leads to it first")
 	case errors.Is(err, jsonpatch.ErrTestFailed):
 		return nil, errors.New("the object has another value there; correct the patch, or the template")
