@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -30,7 +31,8 @@ func (a *Applier) CompletedJobs(ctx context.Context, delivery *v1alpha1.RolloutD
 		return nil, nil
 	}
 	payload, err := a.payloads.Get(ctx, spec.Rollout.Namespace, spec.Revision)
-	if _, missing := err.(*missingPayloadError); missing {
+	var missing *missingPayloadError
+	if errors.As(err, &missing) {
 		return nil, nil
 	}
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 
 // The kinds that are treated specially.
 var (
-	jobKind       = schema.GroupKind{Group: "batch", Kind: "Job"}
 	claimKind     = schema.GroupKind{Kind: "PersistentVolumeClaim"}
 	namespaceKind = schema.GroupKind{Kind: "Namespace"}
 	secretKind    = schema.GroupKind{Kind: "Secret"}

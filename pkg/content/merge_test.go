@@ -3,6 +3,7 @@ package content
 import (
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -201,4 +202,18 @@ func contains(value any, is func(string, any) bool) bool {
 		}
 	}
 	return false
+}
+
+// Deliveries are rendered side by side, and kyaml loads its schema on first use.
+func TestContentIsMadeForManyClustersAtOnce(t *testing.T) {
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			merged := merge(t, deployment, `spec: {template: {spec: {containers: [{name: api, image: "api:2"}]}}}`)
+			if containers, _, err := unstructured.NestedSlice(merged, "spec", "template", "spec", "containers"); err != nil || len(containers) != 2 {
+				t.Errorf("%d containers, %v", len(containers), err)
+			}
+		})
+	}
+	group.Wait()
 }
