@@ -51,13 +51,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		}
 		Expect(theLab.Stop()).To(Succeed())
 	})
-	theProd, err = product.Install(ctx, product.Options{
-		Lab: theLab, Log: GinkgoWriter, AgentArgs: append(endpoint.listen(), "--endpoint-interval", "1s"),
-	})
-	Expect(err).NotTo(HaveOccurred())
-	hub, err = product.HubClient(theLab)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(theProd.Enable(ctx, "c1", "c2", "c3")).To(Succeed())
+	install(ctx, endpoint.listen())
 	Expect(theProd.ApplyFleet(ctx)).To(Succeed())
 }, NodeTimeout(setupTimeout))
 
@@ -73,4 +67,21 @@ func managedClient(name string) client.Client {
 func release(ctx context.Context, version, tag string) {
 	GinkgoHelper()
 	Expect(product.Release(ctx, hub, version, tag)).To(Succeed())
+}
+
+// agentArgs are what the agents run with: where they find the endpoint.
+var agentArgs []string
+
+// install installs the product on the lab, and enables the addon everywhere.
+func install(ctx context.Context, endpoint []string) {
+	GinkgoHelper()
+	agentArgs = endpoint
+	var err error
+	theProd, err = product.Install(ctx, product.Options{
+		Lab: theLab, Log: GinkgoWriter, AgentArgs: append(endpoint, "--endpoint-interval", "1s"),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	hub, err = product.HubClient(theLab)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(theProd.Enable(ctx, "c1", "c2", "c3")).To(Succeed())
 }

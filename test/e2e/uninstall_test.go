@@ -109,9 +109,5 @@ func uninstallAndInstall(ctx SpecContext) {
 	Expect(service.OwnerReferences).To(BeEmpty())
 
 	By("installing it again")
-	theProd, err = product.Install(ctx, product.Options{Lab: theLab, Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	hub, err = product.HubClient(theLab)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(theProd.Enable(ctx, "c1", "c2", "c3")).To(Succeed())
+	install(ctx, agentArgs)
 }
