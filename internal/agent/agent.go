@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -244,10 +245,15 @@ func (a *agent) look(ref v1alpha1.ObjectReference) Sight {
 }
 
 // rulesOf are the rules of a delivery's health policy. What was healthy before the
-// agent was restarted has settled.
+// agent was restarted has settled, and Jobs that had completed still have.
 func (a *agent) rulesOf(d *v1alpha1.RolloutDelivery) rules {
 	by := rules{checks: a.checks.of(d), settle: d.Status.Rendered.Health.Settle()}
-	if recalled, found := a.recalled.of(d); found && recalled.Health == v1alpha1.HealthHealthy {
+	recalled, found := a.recalled.of(d)
+	if !found {
+		return by
+	}
+	by.completed = sets.New(recalled.CompletedJobs...)
+	if recalled.Health == v1alpha1.HealthHealthy {
 		by.settle = 0
 	}
 	return by
@@ -355,6 +361,7 @@ func (a *agent) deliveryHandler(ctx context.Context) toolscache.ResourceEventHan
 			a.preflights.forget(name.Name)
 			a.endpoints.forget(name.Name)
 			a.podStarts.forget(name.Name)
+			a.checks.forget(name.Name)
 			a.watches.want(ctx, a.deliveries.wantedKinds())
 			a.reporter.mark(name.Name)
 		},

@@ -29,8 +29,7 @@ func newCompiledChecks() *compiledChecks {
 }
 
 // of returns the checks of a delivery. The hub has compiled them before it froze
-// the revision; what this agent still cannot compile judges nothing, and objects
-// are judged by the rules of their kinds.
+// the revision; what this agent still cannot compile calls nothing healthy.
 func (c *compiledChecks) of(d *v1alpha1.RolloutDelivery) *health.Checks {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,6 +43,13 @@ func (c *compiledChecks) of(d *v1alpha1.RolloutDelivery) *health.Checks {
 	}
 	c.byDelivery[d.Name] = compiledContent{digest: digest, checks: checks}
 	return checks
+}
+
+// forget drops the checks of a delivery that is gone.
+func (c *compiledChecks) forget(delivery string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byDelivery, delivery)
 }
 
 // wakeUps mark deliveries once a time has passed that alone changes what is

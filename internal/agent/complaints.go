@@ -52,7 +52,7 @@ func newComplaints(kube kubernetes.Interface, clock clock.WithTicker, changed fu
 // about adds what is known to a sight, and follows the workload while it is
 // not healthy.
 func (c *complaints) about(ref objectKey, sight Sight) Sight {
-	if sight.Full == nil {
+	if sight.Full == nil || (ref.Group != "apps" && ref.Group != "batch") {
 		return sight
 	}
 	selector := selectorOf(sight.Full)

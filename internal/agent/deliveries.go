@@ -115,11 +115,36 @@ func (d *deliveries) ofKind(kind schema.GroupVersionKind) []string {
 }
 
 // wantedKinds are the kinds that the present deliveries contain, and what their
-// judgement needs beside.
-func (d *deliveries) wantedKinds() sets.Set[schema.GroupVersionKind] {
+// judgement needs beside, each with how much of an object must be read.
+func (d *deliveries) wantedKinds() map[schema.GroupVersionKind]extent {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return withSlices(sets.KeySet(d.kinds))
+	wanted := map[schema.GroupVersionKind]extent{}
+	for kind := range withSlices(sets.KeySet(d.kinds)) {
+		wanted[kind] = extentOf(kind)
+	}
+	for _, e := range d.entries {
+		if !canEvaluate(e.delivery) {
+			continue
+		}
+		for _, object := range e.delivery.Status.Rendered.Objects {
+			kind := kindOf(object.ObjectReference)
+			if isCut(kind) && isChecked(e.delivery, object.ObjectReference) {
+				wanted[kind] = everything
+			}
+		}
+	}
+	return wanted
+}
+
+// isChecked tells whether a check of the delivery's policy targets an object.
+func isChecked(d *v1alpha1.RolloutDelivery, ref objectKey) bool {
+	for _, check := range d.Status.Rendered.Health.Checks {
+		if check.Target.Matches(ref) {
+			return true
+		}
+	}
+	return false
 }
 
 // conditionTypes are the types of the conditions of the present deliveries.

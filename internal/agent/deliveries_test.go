@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	testclock "k8s.io/utils/clock/testing"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
@@ -32,8 +33,24 @@ func TestObjectsAndKindsFindTheirDeliveries(t *testing.T) {
 	if got := d.ofObject(jobRef); len(got) != 0 {
 		t.Errorf("the Job still belongs to %v", got)
 	}
-	if d.wantedKinds().Has(kindOf(jobRef)) || !d.wantedKinds().Has(kindOf(configRef)) {
-		t.Errorf("wanted kinds are %v", d.wantedKinds())
+	want := map[schema.GroupVersionKind]extent{kindOf(configRef): metadataOnly}
+	if diff := cmp.Diff(want, d.wantedKinds()); diff != "" {
+		t.Errorf("wanted kinds (-want +got):\n%s", diff)
+	}
+}
+
+func TestAKindThatACheckTargetsIsReadAsAWhole(t *testing.T) {
+	service := v1alpha1.ObjectReference{Version: "v1", Kind: "Service", Namespace: "payments", Name: "api"}
+	definition := v1alpha1.ObjectReference{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Name: "things.example.com"}
+	d := newDeliveries(testclock.NewFakeClock(time.Unix(0, 0)))
+	checked := deliveryOf(configRef, service, definition)
+	checked.Status.Rendered.Health.Checks = []v1alpha1.HealthCheck{{Target: v1alpha1.ObjectTarget{Name: configRef.Name, Kind: "ConfigMap"}, Healthy: "true"}}
+	d.put(checked)
+	want := map[schema.GroupVersionKind]extent{
+		kindOf(configRef): everything, kindOf(definition): withoutVersions, serviceKind: everything, sliceKind: everything,
+	}
+	if diff := cmp.Diff(want, d.wantedKinds()); diff != "" {
+		t.Errorf("wanted kinds (-want +got):\n%s", diff)
 	}
 }
 

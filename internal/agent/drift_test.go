@@ -73,7 +73,7 @@ func deploymentAt(t *testing.T, m moment) *unstructured.Unstructured {
 
 func driftWatch() *kindWatch {
 	kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	w := newKindWatch(kind, clients{}, testclock.NewFakeClock(time.Unix(0, 0)), silent{})
+	w := newKindWatch(kind, extentOf(kind), clients{}, testclock.NewFakeClock(time.Unix(0, 0)), silent{})
 	w.setAccess(AccessReadable, "")
 	return w
 }
@@ -81,7 +81,7 @@ func driftWatch() *kindWatch {
 // show lets the watch see an object, as an informer does.
 func show(t *testing.T, w *kindWatch, m moment) Sight {
 	t.Helper()
-	object, err := w.withoutManagedFields(deploymentAt(t, m))
+	object, err := w.slim(deploymentAt(t, m))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestAnObjectThatIsMadeAnewHasNoDrift(t *testing.T) {
 	show(t, w, moment{newHash, []metav1.ManagedFieldsEntry{byUs(appliedWhole)}})
 	anew := deploymentAt(t, moment{newHash, []metav1.ManagedFieldsEntry{byUs(appliedScaled)}})
 	anew.SetUID("u2")
-	object, _ := w.withoutManagedFields(anew)
+	object, _ := w.slim(anew)
 	w.remove(deploymentAt(t, moment{newHash, nil}))
 	w.put(object)
 	if got := w.see("payments", "api").Drifts; got != nil {

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 	"open-cluster-management.io/fleet-rollout/internal/health"
@@ -80,6 +81,9 @@ type rules struct {
 	// settle is how long content must have been there before the health of an
 	// object is believed that does not say which generation its status is about.
 	settle time.Duration
+	// completed are the Jobs ("namespace/name") that had completed, and been reported
+	// so, before the agent was restarted.
+	completed sets.Set[string]
 }
 
 // Look is how evaluate sees the managed cluster.
@@ -118,7 +122,7 @@ func evaluate(d *v1alpha1.RolloutDelivery, look Look, by rules) (evaluation, boo
 	var taken []string
 	var settling time.Duration
 	for _, object := range rendered.Objects {
-		sight := look(object.ObjectReference)
+		sight := withResting(look(object.ObjectReference), rendered.Objects, look)
 		switch {
 		case sight.Access == AccessSettling:
 			return evaluation{}, false
@@ -131,7 +135,8 @@ func evaluate(d *v1alpha1.RolloutDelivery, look Look, by rules) (evaluation, boo
 		if verdict.Suspended {
 			report.Suspended = append(report.Suspended, object.ObjectReference)
 		}
-		if left := by.unsettled(object, sight); left > 0 && verdict.Health == v1alpha1.HealthHealthy {
+		if left := by.unsettled(object, sight); left > 0 && verdict.Health != v1alpha1.HealthProgressing {
+			// What failed may be the earlier content too, and a failure is for good.
 			verdict.Health = v1alpha1.HealthProgressing
 			verdict.Message = fmt.Sprintf("its status does not say which generation it is about, so that it is believed only %s after the content arrived", by.settle)
 			if settling == 0 || left < settling {
@@ -139,7 +144,7 @@ func evaluate(d *v1alpha1.RolloutDelivery, look Look, by rules) (evaluation, boo
 			}
 		}
 		if verdict.Health == v1alpha1.HealthHealthy {
-			if object.Group == "batch" && object.Kind == "Job" {
+			if isJob(object.ObjectReference) {
 				report.CompletedJobs = append(report.CompletedJobs, object.Namespace+"/"+object.Name)
 			}
 			continue
@@ -176,7 +181,7 @@ func (r rules) judge(wanted v1alpha1.RenderedObject, sight Sight) health.Verdict
 		return health.Verdict{Health: v1alpha1.HealthProgressing, Message: message}
 	}
 	switch {
-	case sight.CompletedAs == wanted.Hash:
+	case sight.CompletedAs == wanted.Hash || r.hadCompleted(wanted.ObjectReference):
 		// A Job that had completed may be gone: it is not run again for this content.
 		return health.Verdict{Health: v1alpha1.HealthHealthy}
 	case sight.Access == AccessForbidden:
@@ -210,15 +215,18 @@ func missingRule(resource string) string {
 	return fmt.Sprintf("grant get, list and watch of %s with a ClusterRole labelled %s: \"true\"", resource, labelAggregate)
 }
 
+// hadCompleted tells whether a Job was reported as completed before the agent was
+// restarted. It may be gone since.
+func (r rules) hadCompleted(ref v1alpha1.ObjectReference) bool {
+	return isJob(ref) && r.completed.Has(ref.Namespace+"/"+ref.Name)
+}
+
+func isJob(ref v1alpha1.ObjectReference) bool { return ref.Group == "batch" && ref.Kind == "Job" }
+
 // unsettled is how long the content of an object must still wait until its health
-// is believed: only where nothing tells which generation its status is about. The
-// kinds of Kubernetes are exempt, because what is judged of theirs does not
-// depend on what changed.
+// is believed: only where nothing tells which generation its status is about.
 func (r rules) unsettled(wanted v1alpha1.RenderedObject, sight Sight) time.Duration {
-	if sight.Full == nil || health.TellsGeneration(sight.Full) {
-		return 0
-	}
-	if health.HasRule(kindOf(wanted.ObjectReference).GroupKind()) && !r.checks.Targets(wanted.ObjectReference) {
+	if sight.Full == nil || !r.checks.MustSettle(wanted.ObjectReference, sight.Full) {
 		return 0
 	}
 	return max(0, r.settle-sight.SeenFor)

@@ -258,7 +258,7 @@ func BenchmarkWatch100Objects(b *testing.B) {
 	for b.Loop() {
 		for _, object := range changes {
 			object.SetManagedFields(fields)
-			seen, _ := w.withoutManagedFields(object)
+			seen, _ := w.slim(object)
 			w.put(seen)
 		}
 	}
@@ -273,7 +273,7 @@ func watched(tb testing.TB) (*kindWatch, *v1alpha1.RolloutDelivery) {
 	for i := range 100 {
 		object := delivered(tb, i)
 		content = append(content, referenceTo(object))
-		seen, err := w.withoutManagedFields(object)
+		seen, err := w.slim(object)
 		if err != nil {
 			tb.Fatal(err)
 		}

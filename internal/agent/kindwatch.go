@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,10 +38,10 @@ const (
 )
 
 // kindWatch watches the delivered objects of one kind, and knows why when it
-// cannot. Of kinds whose existence is all there is to judge only the metadata is
-// read, so that the content of a ConfigMap never gets here.
+// cannot.
 type kindWatch struct {
 	kind     schema.GroupVersionKind
+	extent   extent
 	clients  clients
 	clock    clock.WithTicker
 	observer observer
@@ -66,9 +67,9 @@ type seenObject struct {
 	since time.Time
 }
 
-func newKindWatch(kind schema.GroupVersionKind, c clients, clock clock.WithTicker, o observer) *kindWatch {
+func newKindWatch(kind schema.GroupVersionKind, extent extent, c clients, clock clock.WithTicker, o observer) *kindWatch {
 	return &kindWatch{
-		kind: kind, clients: c, clock: clock, observer: o, startAt: clock.Now(), owned: newOwnerships(),
+		kind: kind, extent: extent, clients: c, clock: clock, observer: o, startAt: clock.Now(), owned: newOwnerships(),
 		access: AccessSettling, objects: map[types.NamespacedName]seenObject{}, completed: map[types.NamespacedName]string{},
 	}
 }
@@ -189,7 +190,7 @@ func (w *kindWatch) watch(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	informer := w.informer(mapping.Resource)
-	if err := informer.SetTransform(w.withoutManagedFields); err != nil {
+	if err := informer.SetTransform(w.slim); err != nil {
 		return false, fmt.Errorf("watch %s: %w", w.kind, err)
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(
@@ -235,7 +236,7 @@ func (w *kindWatch) tryList(ctx context.Context, resource schema.GroupVersionRes
 }
 
 func (w *kindWatch) informer(resource schema.GroupVersionResource) cache.SharedIndexInformer {
-	if !health.IsLifeless(w.kind.GroupKind()) {
+	if w.extent != metadataOnly {
 		return dynamicinformer.NewFilteredDynamicInformer(
 			w.clients.dynamic, resource, metav1.NamespaceAll, 0, cache.Indexers{}, onlyDelivered).Informer()
 	}
@@ -243,12 +244,22 @@ func (w *kindWatch) informer(resource schema.GroupVersionResource) cache.SharedI
 		w.clients.metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{}, onlyDelivered).Informer()
 }
 
-// withoutManagedFields keeps of the managedFields what drift is seen by, and
-// drops them: they are often larger than the rest.
-func (w *kindWatch) withoutManagedFields(o any) (any, error) {
-	if object, err := meta.Accessor(o); err == nil {
-		w.owned.observe(object)
-		object.SetManagedFields(nil)
+// slim drops what is large and not judged: the managedFields, of which it keeps
+// what drift is seen by, a copy of the object in an annotation, and the schemas of
+// definitions.
+func (w *kindWatch) slim(o any) (any, error) {
+	object, err := meta.Accessor(o)
+	if err != nil {
+		return o, nil
+	}
+	w.owned.observe(object)
+	object.SetManagedFields(nil)
+	if annotations := object.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
+		object.SetAnnotations(annotations)
+	}
+	if full, isFull := o.(*unstructured.Unstructured); isFull && w.extent == withoutVersions {
+		unstructured.RemoveNestedField(full.Object, "spec", "versions")
 	}
 	return o, nil
 }
@@ -325,6 +336,13 @@ func (w *kindWatch) forgetAllBut(store cache.Store) {
 	for _, key := range gone {
 		w.observer.objectChanged(w.keyOf(key))
 	}
+}
+
+// accessible is the access to the kind, and the problem with it.
+func (w *kindWatch) accessible() (Access, string) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.access, w.problem
 }
 
 func (w *kindWatch) setAccess(access Access, problem string) {

@@ -50,7 +50,7 @@ func TestAVerdictIsInheritedUntilTheControllerJudgesAnew(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-			w := newKindWatch(kind, clients{}, testclock.NewFakeClock(time.Unix(0, 0)), silent{})
+			w := newKindWatch(kind, extentOf(kind), clients{}, testclock.NewFakeClock(time.Unix(0, 0)), silent{})
 			w.setAccess(AccessReadable, "")
 			for _, step := range c.steps {
 				w.put(deploymentWith(t, step[0], step[1]))
@@ -64,7 +64,7 @@ func TestAVerdictIsInheritedUntilTheControllerJudgesAnew(t *testing.T) {
 
 func TestObjectsOfAKindThatMayNotBeReadAreNotShown(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	w := newKindWatch(kind, clients{}, testclock.NewFakeClock(time.Unix(0, 0)), silent{})
+	w := newKindWatch(kind, extentOf(kind), clients{}, testclock.NewFakeClock(time.Unix(0, 0)), silent{})
 	w.setAccess(AccessReadable, "")
 	w.put(deploymentWith(t, newHash, ""))
 	if w.see("payments", "api").Meta == nil {

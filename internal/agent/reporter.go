@@ -109,7 +109,7 @@ func (r *reporter) objectChanged(key objectKey) {
 
 // kindChanged implements observer.
 func (r *reporter) kindChanged(kind schema.GroupVersionKind) {
-	r.mark(r.deliveries.ofKind(kind)...)
+	r.mark(r.deliveries.ofKind(judgedBy(kind))...)
 }
 
 // run reports until the context ends. The deliveries must be complete before.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
@@ -19,6 +20,7 @@ func TestContentWhoseStatusTellsNoGenerationMustSettle(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems.ToAggregate())
 	}
+	cron := parse(t, "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}")
 	settle := 5 * time.Second
 	for _, c := range []struct {
 		name     string
@@ -30,7 +32,8 @@ func TestContentWhoseStatusTellsNoGenerationMustSettle(t *testing.T) {
 		{"just arrived", seen(widget), rules{settle: settle}, time.Second, 4 * time.Second},
 		{"old enough", seen(widget), rules{settle: settle}, settle, 0},
 		{"its status tells the generation", seen(telling), rules{settle: settle}, 0, 0},
-		{"a kind of Kubernetes", seen(service), rules{settle: settle}, 0, 0},
+		{"a kind of Kubernetes", seen(service), rules{settle: settle}, 0, settle},
+		{"a kind that cannot be about earlier content", seen(cron), rules{settle: settle}, 0, 0},
 		{"a kind of Kubernetes judged by a check", seen(service), rules{settle: settle, checks: checks}, 0, settle},
 		{"nothing to settle", seen(widget), rules{}, 0, 0},
 	} {
@@ -56,6 +59,37 @@ func TestAJobThatCompletedIsHealthyThoughItIsGoneE3(t *testing.T) {
 	gone.CompletedAs = "sha256:another"
 	if report := evaluateOne(t, job, gone); report.Health != v1alpha1.HealthProgressing {
 		t.Errorf("a Job of other content completed, and it is %s", report.Health)
+	}
+}
+
+func TestAJobThatWasReportedCompletedStaysSoOverARestartE3(t *testing.T) {
+	by := rules{completed: sets.New("payments/migrate")}
+	found, known := evaluate(deliveryOf(jobRef, configRef), func(v1alpha1.ObjectReference) Sight { return Sight{Access: AccessReadable} }, by)
+	if !known || len(found.report.CompletedJobs) != 1 {
+		t.Errorf("completed %v", found.report.CompletedJobs)
+	}
+	if len(found.report.Unhealthy) != 1 || found.report.Unhealthy[0].Name != configRef.Name {
+		t.Errorf("unhealthy %v, want the ConfigMap that is not there alone", found.report.Unhealthy)
+	}
+}
+
+// The fix of a resource that is broken must not be counted as failed because the
+// resource's status is still about what was broken.
+func TestLaw5AFailureMustSettleToo(t *testing.T) {
+	checks, problems := health.Compile([]v1alpha1.HealthCheck{{
+		Target: v1alpha1.ObjectTarget{Kind: "Widget"}, Healthy: "object.status.phase == 'Up'", Failed: "object.status.phase == 'Broken'",
+	}}, field.NewPath("checks"))
+	if len(problems) > 0 {
+		t.Fatal(problems.ToAggregate())
+	}
+	widget := parse(t, "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nstatus: {phase: Broken}")
+	by := rules{checks: checks, settle: 5 * time.Second}
+	for seenFor, want := range map[time.Duration]v1alpha1.Health{time.Second: v1alpha1.HealthProgressing, 5 * time.Second: v1alpha1.HealthFailed} {
+		sight := seen(widget)
+		sight.SeenFor = seenFor
+		if found, _ := evaluate(deliveryOf(referenceTo(widget)), func(v1alpha1.ObjectReference) Sight { return sight }, by); found.report.Health != want {
+			t.Errorf("after %s: %s, want %s", seenFor, found.report.Health, want)
+		}
 	}
 }
 

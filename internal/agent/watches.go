@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
+	"open-cluster-management.io/fleet-rollout/internal/health"
 )
 
 // objectKey names an object on the managed cluster, in the version that it was
@@ -66,22 +66,52 @@ func newWatches(c clients, clock clock.WithTicker) *watches {
 	return &watches{clients: c, clock: clock, kinds: map[schema.GroupVersionKind]*kindWatch{}}
 }
 
-// want starts the watches that are missing and stops those that are no longer
-// needed. All end with the context.
-func (w *watches) want(ctx context.Context, wanted sets.Set[schema.GroupVersionKind]) {
+// extent is how much of the objects of a kind is read and kept.
+type extent string
+
+const (
+	// metadataOnly, of kinds whose existence is all there is to judge: so that the
+	// content of a ConfigMap never gets here.
+	metadataOnly extent = "Metadata"
+	// withoutVersions leaves out the schemas of a definition: no rule looks at them,
+	// and they are large.
+	withoutVersions extent = "WithoutVersions"
+	// everything, because a rule or a check may look at any field.
+	everything extent = "Everything"
+)
+
+// extentOf is how much is read of a kind that no check targets.
+func extentOf(kind schema.GroupVersionKind) extent {
+	switch {
+	case health.IsLifeless(kind.GroupKind()):
+		return metadataOnly
+	case kind.Group == "apiextensions.k8s.io":
+		return withoutVersions
+	}
+	return everything
+}
+
+// isCut tells whether more is read of a kind if a check targets it. Kinds whose
+// history the watch must remember are never among them: a watch that reads more
+// begins anew.
+func isCut(kind schema.GroupVersionKind) bool { return extentOf(kind) != everything }
+
+// want starts the watches that are missing or must read more or less than they do,
+// and stops those that are no longer needed. All end with the context.
+func (w *watches) want(ctx context.Context, wanted map[schema.GroupVersionKind]extent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for kind, watch := range w.kinds {
-		if !wanted.Has(kind) {
+		if wanted[kind] != watch.extent {
 			watch.stop()
 			delete(w.kinds, kind)
 		}
 	}
-	for kind := range wanted {
+	for kind, extent := range wanted {
 		if _, running := w.kinds[kind]; running || isSecret(kind) {
 			continue
 		}
-		watch := newKindWatch(kind, w.clients, w.clock, w.observer)
+		watch := newKindWatch(kind, extent, w.clients, w.clock, w.observer)
 		if w.recall != nil {
 			watch.owned.recall = func(name types.NamespacedName) []drift { return w.recall(watch.keyOf(name)) }
 		}
@@ -106,8 +136,8 @@ func (w *watches) see(ref objectKey) Sight {
 		return Sight{Access: AccessSettling}
 	}
 	sight := watch.see(ref.Namespace, ref.Name)
-	if kind == serviceKind && slices != nil {
-		sight.Endpoints = slices.endpointsOf(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	if kind == serviceKind && sight.Full != nil {
+		return withEndpointsOf(sight, slices)
 	}
 	return sight
 }

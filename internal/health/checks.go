@@ -4,16 +4,17 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/ext"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
-// maxCost bounds what one evaluation of an expression may cost, in the units of
-// CEL: far more than any sensible check needs, and milliseconds of time.
-const maxCost = 1_000_000
+// libraries is the version of Kubernetes whose CEL libraries the expressions may
+// use. Those of later versions only add to them.
+var libraries = version.MajorMinor(1, 34)
 
 // Checks are the compiled checks of a health policy.
 type Checks struct {
@@ -23,58 +24,48 @@ type Checks struct {
 type check struct {
 	target                   v1alpha1.ObjectTarget
 	healthy, failed, message cel.Program
+	// broken is why the check cannot be evaluated at all.
+	broken *field.Error
 }
 
 // Compile compiles the checks of a policy. It returns one problem for each
 // expression that is not CEL, or not of the type that its field asks for; path is
-// that of the list.
+// that of the list. A check with a problem calls nothing healthy.
 func Compile(checks []v1alpha1.HealthCheck, path *field.Path) (*Checks, field.ErrorList) {
 	if len(checks) == 0 {
 		return &Checks{}, nil
 	}
-	env, err := environment()
+	// The base environment is made once per process. It bounds what an evaluation
+	// may cost, and knows what the functions of Kubernetes cost.
+	env, err := environment.MustBaseEnvSet(libraries, true).Extend(environment.VersionedOptions{
+		IntroducedVersion: libraries,
+		EnvOptions:        []cel.EnvOption{cel.Variable("object", cel.DynType)},
+	})
 	if err != nil {
-		return nil, field.ErrorList{field.InternalError(path, err)}
+		return &Checks{}, field.ErrorList{field.InternalError(path, err)}
 	}
 	var compiled Checks
 	var problems field.ErrorList
 	for i, c := range checks {
 		at := path.Index(i)
+		out := check{target: c.Target}
 		program := func(name, expression string, want *cel.Type) cel.Program {
 			if expression == "" {
 				return nil
 			}
-			program, err := compile(env, expression, want)
+			program, err := compile(env.StoredExpressionsEnv(), expression, want)
 			if err != nil {
-				problems = append(problems, field.Invalid(at.Child(name), expression, err.Error()))
+				out.broken = field.Invalid(at.Child(name), expression, err.Error())
+				problems = append(problems, out.broken)
 			}
 			return program
 		}
-		compiled.checks = append(compiled.checks, check{
-			target:  c.Target,
-			healthy: program("healthy", c.Healthy, cel.BoolType),
-			failed:  program("failed", c.Failed, cel.BoolType),
-			message: program("message", c.Message, cel.StringType),
-		})
+		out.healthy = program("healthy", c.Healthy, cel.BoolType)
+		out.failed = program("failed", c.Failed, cel.BoolType)
+		out.message = program("message", c.Message, cel.StringType)
+		compiled.checks = append(compiled.checks, out)
 	}
-	if len(problems) > 0 {
-		return nil, problems
-	}
-	return &compiled, nil
-}
-
-// environment has the variable object and the libraries that Kubernetes offers in
-// its own validation rules.
-func environment() (*cel.Env, error) {
-	return cel.NewEnv(
-		cel.Variable("object", cel.DynType),
-		cel.HomogeneousAggregateLiterals(),
-		cel.DefaultUTCTimeZone(true),
-		cel.OptionalTypes(),
-		ext.Strings(ext.StringsVersion(2)),
-		ext.Sets(),
-		library.URLs(), library.Regex(), library.Lists(), library.Quantity(), library.SemverLib(), library.IP(), library.CIDR(),
-	)
+	return &compiled, problems
 }
 
 func compile(env *cel.Env, expression string, want *cel.Type) (cel.Program, error) {
@@ -85,18 +76,19 @@ func compile(env *cel.Env, expression string, want *cel.Type) (cel.Program, erro
 	if got := ast.OutputType(); !got.IsExactType(want) && !got.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it gives a %s; write an expression that gives a %s", got, want)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
+	program, err := env.Program(ast)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be evaluated: %w", err)
 	}
 	return program, nil
 }
 
-// Targets tells whether a check judges an object.
+// Targets tells whether a check judges an object. No check judges a Secret,
+// because nobody but the work agent reads it.
 func (c *Checks) Targets(object v1alpha1.ObjectReference) bool { return c.find(object) != nil }
 
 func (c *Checks) find(object v1alpha1.ObjectReference) *check {
-	if c == nil {
+	if c == nil || (object.Group == "" && object.Kind == "Secret") {
 		return nil
 	}
 	for i := range c.checks {
@@ -107,13 +99,29 @@ func (c *Checks) find(object v1alpha1.ObjectReference) *check {
 	return nil
 }
 
+// MustSettle is MustSettle, where a check may judge the object: what a check reads
+// is its own affair, so that only a status which tells its generation as a whole
+// is known to be about the present content.
+func (c *Checks) MustSettle(reference v1alpha1.ObjectReference, o *unstructured.Unstructured) bool {
+	if c.Targets(reference) {
+		return !hasObserved(o)
+	}
+	return MustSettle(o)
+}
+
 // Of judges an object by the first check that targets it, or else by the rule of
 // its kind. An expression that fails is not true: a field that it asks for may not
 // be there yet. While healthy fails so, the message says why.
 func (c *Checks) Of(reference v1alpha1.ObjectReference, s Subject) Verdict {
 	own := c.find(reference)
-	if own == nil {
+	switch {
+	case own == nil:
 		return Of(s)
+	case own.broken != nil:
+		return progressing("its check cannot be evaluated; is the agent older than the manager? %s", own.broken)
+	case hasObserved(s.Object) && !isSeen(s.Object):
+		// Neither success nor failure of earlier content counts (law 5).
+		return progressing(unseen)
 	}
 	if bad, _ := own.holds(own.failed, s); bad {
 		return failed("%s", own.words(s, "its check says that it has failed"))

@@ -27,29 +27,38 @@ func byLibrary(s Subject) Verdict {
 // of the conventions (observedGeneration, Ready, Reconciling, Stalled), and by
 // Available. An object without such conditions is healthy because it exists.
 func byConditions(s Subject) Verdict {
-	if verdict := byLibrary(s); verdict.Health != healthy().Health {
+	// kstatus takes conditions as they are, whatever generation they are about.
+	for _, conditionType := range []string{"Stalled", "Reconciling", "Ready", "Available"} {
+		if isOutdated(s.Object, condition(s.Object, conditionType)) {
+			return progressing(unseen)
+		}
+	}
+	if verdict := byLibrary(s); !verdict.isHealthy() {
 		return verdict
 	}
-	for _, conditionType := range []string{"Ready", "Available"} {
-		if verdict, found := byCondition(s.Object, conditionType); found {
-			return verdict
-		}
+	if verdict, _ := byCondition(s.Object, "Ready", "Available"); verdict.Health != "" {
+		return verdict
 	}
 	return healthy()
 }
 
-// byCondition judges by one condition, if the object has it.
-func byCondition(o *unstructured.Unstructured, conditionType string) (Verdict, bool) {
-	c := condition(o, conditionType)
-	switch {
-	case c == nil:
-		return Verdict{}, false
-	case isOutdated(o, c):
-		return progressing(unseen), true
-	case c["status"] == "True":
-		return healthy(), true
+// byCondition judges by those of the conditions that the object has. It returns
+// false if it has none of them.
+func byCondition(o *unstructured.Unstructured, types ...string) (Verdict, bool) {
+	var verdict Verdict
+	for _, conditionType := range types {
+		c := condition(o, conditionType)
+		switch {
+		case c == nil:
+			continue
+		case isOutdated(o, c):
+			return progressing(unseen), true
+		case c["status"] != "True":
+			return progressing("%s", told(c)), true
+		}
+		verdict = healthy()
 	}
-	return progressing("%s", told(c)), true
+	return verdict, verdict.Health != ""
 }
 
 // told is a condition in words.
@@ -68,6 +77,12 @@ func told(c map[string]any) string {
 func isOutdated(o *unstructured.Unstructured, c map[string]any) bool {
 	observed, found, err := unstructured.NestedInt64(c, "observedGeneration")
 	return err == nil && found && observed < o.GetGeneration()
+}
+
+// hasObserved tells whether an object's status says which generation it is about.
+func hasObserved(o *unstructured.Unstructured) bool {
+	_, found, err := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+	return err == nil && found
 }
 
 // isSeen tells whether the controller of an object has written its status about

@@ -43,8 +43,12 @@ type Subject struct {
 
 // Endpoints are the endpoints of a Service.
 type Endpoints struct {
-	// Ready endpoints, of all the Total pods that the Service selects.
+	// Ready endpoints, of the Total that the Service has.
 	Ready, Total int
+
+	// Resting tells that a workload which the Service selects is at zero replicas
+	// on purpose; see RestsFor.
+	Resting bool
 }
 
 // Verdict is the health of an object.
@@ -56,6 +60,8 @@ type Verdict struct {
 	// nothing up, such as a CronJob.
 	Suspended bool
 }
+
+func (v Verdict) isHealthy() bool { return v.Health == v1alpha1.HealthHealthy }
 
 // rule judges an object of one kind.
 type rule func(Subject) Verdict
@@ -135,18 +141,37 @@ func Of(s Subject) Verdict {
 	return byConditions(s)
 }
 
+// timeless are the kinds with a rule whose verdict cannot be about earlier
+// content: nothing of it depends on what a controller makes of the spec, or, with
+// Jobs, each content has an object of its own.
+var timeless = map[schema.GroupKind]bool{
+	{Group: "batch", Kind: "Job"}:                 true,
+	{Group: "batch", Kind: "CronJob"}:             true,
+	{Group: "", Kind: "Namespace"}:                true,
+	{Group: "networking.k8s.io", Kind: "Ingress"}: true,
+}
+
+// MustSettle tells whether the status of an object may be about earlier content
+// without anybody being able to see it: then it is to be believed, for good or for
+// bad, only once the content has been there for a while.
+func MustSettle(o *unstructured.Unstructured) bool {
+	kind := o.GroupVersionKind().GroupKind()
+	return !timeless[kind] && !lifeless[kind] && !TellsGeneration(o)
+}
+
 // TellsGeneration tells whether an object's status says which generation it is
-// about. If it does not, the status may be about earlier content.
+// about, in itself or in each of its conditions.
 func TellsGeneration(o *unstructured.Unstructured) bool {
-	if _, found, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "observedGeneration"); found {
+	if hasObserved(o) {
 		return true
 	}
-	for _, c := range conditions(o) {
-		if _, found := c["observedGeneration"]; found {
-			return true
+	told := conditions(o)
+	for _, c := range told {
+		if _, found := c["observedGeneration"]; !found {
+			return false
 		}
 	}
-	return false
+	return len(told) > 0
 }
 
 func healthy() Verdict { return Verdict{Health: v1alpha1.HealthHealthy} }

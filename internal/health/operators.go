@@ -26,21 +26,24 @@ func clusterServiceVersion(s Subject) Verdict {
 
 func subscription(s Subject) Verdict {
 	o := s.Object
-	for _, bad := range []string{"ResolutionFailed", "InstallPlanFailed", "CatalogSourcesUnhealthy"} {
+	for _, bad := range []string{"ResolutionFailed", "BundleUnpackFailed", "InstallPlanFailed", "CatalogSourcesUnhealthy"} {
 		if isTrue(o, bad) {
 			return degraded("%s", told(condition(o, bad)))
 		}
 	}
 	installed, wanted := text(o, "status", "installedCSV"), text(o, "spec", "startingCSV")
+	isManual := text(o, "spec", "installPlanApproval") == "Manual"
 	switch state := text(o, "status", "state"); {
+	case installed == "" && isManual && state == "UpgradePending":
+		return suspended("%s waits for the approval of its InstallPlan", orNone(text(o, "status", "currentCSV")))
 	case installed == "":
 		return progressing("nothing is installed yet")
 	case state == "AtLatestKnown":
 		return healthy()
-	case text(o, "spec", "installPlanApproval") == "Manual" && (wanted == "" || wanted == installed):
+	case isManual && (wanted == "" || wanted == installed):
 		// A newer version exists, and somebody is to decide about it.
 		return healthy()
-	case text(o, "spec", "installPlanApproval") == "Manual":
+	case isManual:
 		return suspended("%s waits for the approval of its InstallPlan", wanted)
 	default:
 		return progressing("%s is installed, in state %s", installed, state)
@@ -84,37 +87,53 @@ func clusterExtension(s Subject) Verdict {
 
 // The kinds of Cluster API, in the shapes of v1beta1 and v1beta2.
 
-func capiCluster(s Subject) Verdict {
-	o := s.Object
+// pausedAnnotation stops the reconciliation of one object of Cluster API.
+const pausedAnnotation = "cluster.x-k8s.io/paused"
+
+// capi judges what all kinds of Cluster API have in common. Its message is empty
+// if there is nothing to say.
+func capi(o *unstructured.Unstructured) Verdict {
+	_, isPaused := o.GetAnnotations()[pausedAnnotation]
 	switch {
-	case flag(o, "spec", "paused"):
+	case isPaused || flag(o, "spec", "paused"):
 		return suspended("paused")
-	case text(o, "status", "phase") == "Failed":
-		return failed("%s", phrase(o, "failed"))
 	case !isSeen(o):
 		return progressing(unseen)
+	case text(o, "status", "failureReason") != "" || text(o, "status", "phase") == "Failed":
+		// Cluster API calls this terminal. v1beta2 has done away with it.
+		return failed("%s", phrase(o, "failed"))
 	}
-	return readyOrAvailable(o)
+	return Verdict{}
+}
+
+// capiCluster: with a topology, its version has arrived when the topology is
+// reconciled and nothing is rolled out any more.
+func capiCluster(s Subject) Verdict {
+	o := s.Object
+	if verdict := capi(o); verdict.Message != "" {
+		return verdict
+	}
+	if c := condition(o, "TopologyReconciled"); c != nil && c["status"] != "True" {
+		return progressing("%s", told(c))
+	}
+	return rolledOut(o)
 }
 
 func machineDeployment(s Subject) Verdict {
 	o := s.Object
-	switch {
-	case flag(o, "spec", "paused"):
-		return suspended("paused")
-	case !isSeen(o):
-		return progressing(unseen)
+	if verdict := capi(o); verdict.Message != "" {
+		return verdict
 	}
 	if verdict := machines(o); verdict.Message != "" {
 		return verdict
 	}
-	return readyOrAvailable(o)
+	return rolledOut(o)
 }
 
 func kubeadmControlPlane(s Subject) Verdict {
 	o := s.Object
-	if !isSeen(o) {
-		return progressing(unseen)
+	if verdict := capi(o); verdict.Message != "" {
+		return verdict
 	}
 	if wanted, now := text(o, "spec", "version"), text(o, "status", "version"); wanted != now {
 		return progressing("Kubernetes %s is wanted, and the oldest machine has %s", wanted, orNone(now))
@@ -122,7 +141,7 @@ func kubeadmControlPlane(s Subject) Verdict {
 	if verdict := machines(o); verdict.Message != "" {
 		return verdict
 	}
-	return readyOrAvailable(o)
+	return rolledOut(o)
 }
 
 // machines compares what is wanted with the machines that are up to date and
@@ -136,16 +155,21 @@ func machines(o *unstructured.Unstructured) Verdict {
 		return progressing("%d of %d machines are up to date", updated, wanted)
 	case ready < wanted:
 		return progressing("%d of %d machines are ready", ready, wanted)
+	case number(o, wanted, "status", "replicas") > wanted:
+		return progressing("%d machines more than wanted are not gone yet", number(o, wanted, "status", "replicas")-wanted)
 	}
 	return Verdict{}
 }
 
-// readyOrAvailable judges by the condition of v1beta2, else by that of v1beta1.
-func readyOrAvailable(o *unstructured.Unstructured) Verdict {
-	for _, conditionType := range []string{"Available", "Ready"} {
-		if verdict, found := byCondition(o, conditionType); found {
-			return verdict
-		}
+// rolledOut judges by the conditions of both versions: v1beta1 has Ready, v1beta2
+// has Available and RollingOut. Objects that have one of each need both, because
+// Available of v1beta1 only tells that a control plane was started once.
+func rolledOut(o *unstructured.Unstructured) Verdict {
+	if c := condition(o, "RollingOut"); c["status"] == "True" {
+		return progressing("%s", told(c))
+	}
+	if verdict, found := byCondition(o, "Available", "Ready"); found {
+		return verdict
 	}
 	return progressing("its controller has not said yet whether it is ready")
 }
@@ -157,8 +181,10 @@ func phrase(o *unstructured.Unstructured, what string) string {
 			return fmt.Sprintf("%s: %s", what, message)
 		}
 	}
-	if reason := text(o, "status", "reason"); reason != "" {
-		return fmt.Sprintf("%s: %s", what, reason)
+	for _, path := range [][]string{{"status", "reason"}, {"status", "failureReason"}} {
+		if reason := text(o, path...); reason != "" {
+			return fmt.Sprintf("%s: %s", what, reason)
+		}
 	}
 	return what
 }

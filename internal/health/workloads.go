@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
 )
 
 // deadlineExceeded is the reason of a Deployment's condition Progressing when
@@ -102,12 +104,34 @@ func replicaSet(s Subject) Verdict {
 	return byLibrary(s)
 }
 
-// pod has failed for good in phase Failed; the library lets some such pass.
+// pod is healthy once it is ready, or done. It has failed for good in phase Failed
+// alone: a container that crashes is started again, and a node that fits may come.
 func pod(s Subject) Verdict {
-	if text(s.Object, "status", "phase") == "Failed" {
-		return failed("%s", phrase(s.Object, "failed"))
+	o := s.Object
+	if observed := number(o, o.GetGeneration(), "status", "observedGeneration"); observed < o.GetGeneration() {
+		return progressing(unseen)
 	}
-	return byLibrary(s)
+	switch text(o, "status", "phase") {
+	case "Failed":
+		return failed("%s", phrase(o, "failed"))
+	case "Succeeded":
+		return healthy()
+	}
+	if isTrue(o, "Ready") {
+		return healthy()
+	}
+	if c := condition(o, "PodScheduled"); c["status"] == "False" {
+		return progressing("%s", told(c))
+	}
+	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
+		for _, container := range conditions(o, "status", list) {
+			reason, _, _ := unstructured.NestedString(container, "state", "waiting", "reason")
+			if reason != "" && reason != "ContainerCreating" && reason != "PodInitializing" {
+				return progressing("container %v waits: %s", container["name"], reason)
+			}
+		}
+	}
+	return progressing("not ready")
 }
 
 // job is healthy only when it has completed: a Job that runs has proved
@@ -130,7 +154,7 @@ func job(s Subject) Verdict {
 // cronJob is healthy because it exists: it proves nothing before its hour. One
 // that is suspended holds nothing up (case E8).
 func cronJob(s Subject) Verdict {
-	return Verdict{Health: healthy().Health, Suspended: flag(s.Object, "spec", "suspend")}
+	return Verdict{Health: v1alpha1.HealthHealthy, Suspended: flag(s.Object, "spec", "suspend")}
 }
 
 // ProgressVerdict identifies a Deployment's verdict that its deadline is over;

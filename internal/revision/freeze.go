@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/fleet-rollout/api/v1alpha1"
-	"open-cluster-management.io/fleet-rollout/internal/health"
 	"open-cluster-management.io/fleet-rollout/pkg/content"
 )
 
@@ -75,7 +74,7 @@ func (c contents) freeze(spec v1alpha1.FleetRolloutSpec, hashKey []byte) (Frozen
 		Requires:  *spec.Requires.DeepCopy(),
 		Overrides: spec.Overrides,
 		Delivery:  *spec.Delivery.DeepCopy(),
-		Health:    *spec.Health.DeepCopy(),
+		Health:    canonicalHealth(spec.Health),
 	}}
 	frozen.Payload.Delivery.Conflicts = spec.Delivery.ConflictsOrDefault()
 	frozen.Payload.Delivery.OnDelete = spec.Delivery.OnDeleteOrDefault()
@@ -118,12 +117,6 @@ func checkVersion(path *field.Path, version string) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, version, fmt.Sprintf("it has %d characters; write at most %d", len(version), maxLength))}
 	}
 	return nil
-}
-
-// checkHealth refuses expressions that the agents could not evaluate.
-func checkHealth(path *field.Path, policy v1alpha1.HealthPolicy) field.ErrorList {
-	_, problems := health.Compile(policy.Checks, path.Child("checks"))
-	return problems
 }
 
 func checkPlacements(path *field.Path, placements []v1alpha1.PlacementReference) field.ErrorList {
