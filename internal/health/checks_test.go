@@ -41,6 +41,10 @@ func TestChecksJudgeWhatTheyTarget(t *testing.T) {
 			t.Errorf("%s: got %s %q, want %s %q", c.name, got.Health, got.Message, c.want, c.message)
 		}
 	}
+	byName, _ := Compile([]v1alpha1.HealthCheck{{Target: v1alpha1.ObjectTarget{Name: "w"}, Healthy: "true"}}, field.NewPath("spec"))
+	if byName.Targets(v1alpha1.ObjectReference{Version: "v1", Kind: "Secret", Name: "w"}) || !byName.Targets(v1alpha1.ObjectReference{Version: "v1", Kind: "ConfigMap", Name: "w"}) {
+		t.Error("a check judges a Secret, or no ConfigMap")
+	}
 	if !checks.Targets(widget) || checks.Targets(v1alpha1.ObjectReference{Kind: "Gadget", Name: "w"}) {
 		t.Error("the checks target something else")
 	}

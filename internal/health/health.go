@@ -180,8 +180,8 @@ func progressing(format string, args ...any) Verdict {
 	return Verdict{Health: v1alpha1.HealthProgressing, Message: fmt.Sprintf(format, args...)}
 }
 
-func degraded(format string, args ...any) Verdict {
-	return Verdict{Health: v1alpha1.HealthDegraded, Message: fmt.Sprintf(format, args...)}
+func degraded(message string) Verdict {
+	return Verdict{Health: v1alpha1.HealthDegraded, Message: message}
 }
 
 func failed(format string, args ...any) Verdict {

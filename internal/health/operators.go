@@ -17,7 +17,7 @@ func clusterServiceVersion(s Subject) Verdict {
 	case "Succeeded":
 		return healthy()
 	case "Failed":
-		return degraded("%s", phrase(o, "failed"))
+		return degraded(phrase(o, "failed"))
 	case "":
 		return progressing("OLM has not looked at it yet")
 	}
@@ -28,7 +28,7 @@ func subscription(s Subject) Verdict {
 	o := s.Object
 	for _, bad := range []string{"ResolutionFailed", "BundleUnpackFailed", "InstallPlanFailed", "CatalogSourcesUnhealthy"} {
 		if isTrue(o, bad) {
-			return degraded("%s", told(condition(o, bad)))
+			return degraded(told(condition(o, bad)))
 		}
 	}
 	installed, wanted := text(o, "status", "installedCSV"), text(o, "spec", "startingCSV")

@@ -106,7 +106,7 @@ func autoscaler(s Subject) Verdict {
 	case able["status"] == "False":
 		return progressing("%s", told(able))
 	case active["status"] == "False" && (reason == "InvalidSelector" || reason == "InvalidMetricSourceType"):
-		return degraded("%s", told(active))
+		return degraded(told(active))
 	}
 	return healthy()
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -66,13 +67,19 @@ func TestLaw5ACheckBelievesNothingOfAnEarlierGeneration(t *testing.T) {
 }
 
 func TestACheckThatCannotBeCompiledCallsNothingHealthy(t *testing.T) {
-	checks, problems := Compile([]v1alpha1.HealthCheck{{Target: v1alpha1.ObjectTarget{Kind: "Widget"}, Healthy: "ofTheFuture(object)"}}, field.NewPath("checks"))
-	if len(problems) != 1 {
-		t.Fatalf("got %v", problems)
-	}
 	object := parse(t, "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nstatus: {conditions: [{type: Ready, status: 'True'}]}")
-	if got := checks.Of(widget, Subject{Object: object}); got.Health != v1alpha1.HealthProgressing {
-		t.Errorf("got %+v", got)
+	for name, check := range map[string]v1alpha1.HealthCheck{
+		"healthy": {Healthy: "ofTheFuture(object)"},
+		"failed":  {Healthy: "true", Failed: "ofTheFuture(object)"},
+	} {
+		check.Target.Kind = "Widget"
+		checks, problems := Compile([]v1alpha1.HealthCheck{check}, field.NewPath("checks"))
+		if len(problems) != 1 {
+			t.Fatalf("%s: got %v", name, problems)
+		}
+		if got := checks.Of(widget, Subject{Object: object}); got.Health != v1alpha1.HealthProgressing || !strings.Contains(got.Message, "is the agent older than the manager?") {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func deployment(s Subject) Verdict {
 		return failed("progress deadline exceeded, %s", message)
 	case condition(o, "Progressing")["reason"] == "NewReplicaSetAvailable":
 		// It was complete before, and is not now.
-		return degraded("%s", message)
+		return degraded(message)
 	}
 	return progressing("%s", message)
 }
