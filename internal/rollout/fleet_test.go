@@ -240,7 +240,29 @@ func (f *fleet) reconcile() bool {
 		}
 		f.cluster(x.Cluster).delivery.Spec.Failure = x.Cause.DeepCopy()
 	}
+	begins := func(v VerdictChange) bool {
+		return plan.Run != nil && plan.Run.EndedAt == nil && plan.Run.Revision.Name == v.Revision
+	}
+	if !f.tellVerdicts(plan, func(v VerdictChange) bool { return !begins(v) }) || f.crashes() {
+		return false
+	}
+	f.run, f.rollbacks, f.stable, f.placements = plan.Run.DeepCopy(), plan.Rollbacks, plan.Stable.DeepCopy(), plan.Placements
+	f.removal, f.handled = plan.RemovalConfirmation.DeepCopy(), plan.HandledActions
+	for _, e := range plan.Events {
+		f.logf("event:    %s: %s", e.Reason, e.Message)
+	}
+	f.logWaiting()
+	return f.tellVerdicts(plan, begins) && f.tellActions(plan) && f.carryOut(plan)
+}
+
+// tellVerdicts writes the verdicts that are meant: those of ended runs before
+// the facts, and that of a going run after them, because an attempt counts once
+// its run is persisted. It tells whether it came to its end.
+func (f *fleet) tellVerdicts(plan Plan, meant func(VerdictChange) bool) bool {
 	for _, v := range plan.Verdicts {
+		if !meant(v) {
+			continue
+		}
 		if f.crashes() {
 			return false
 		}
@@ -250,16 +272,7 @@ func (f *fleet) reconcile() bool {
 			}
 		}
 	}
-	if f.crashes() {
-		return false
-	}
-	f.run, f.rollbacks, f.stable, f.placements = plan.Run.DeepCopy(), plan.Rollbacks, plan.Stable.DeepCopy(), plan.Placements
-	f.removal, f.handled = plan.RemovalConfirmation.DeepCopy(), plan.HandledActions
-	for _, e := range plan.Events {
-		f.logf("event:    %s: %s", e.Reason, e.Message)
-	}
-	f.logWaiting()
-	return f.tellActions(plan) && f.carryOut(plan)
+	return true
 }
 
 func (f *fleet) plan(s Snapshot) Plan {

@@ -521,6 +521,30 @@ func TestLaw13RetryOfAHaltedRunDeliversAgainToClustersThatHoldTheRevision(t *tes
 	wantOutcome(t, f.obeyNow(v1alpha1.VerbRetry), false, v1alpha1.ReasonNotRetryable)
 }
 
+func TestLaw18ACrashAroundARetryOfAnEarlierRevisionStartsOneRun(t *testing.T) {
+	for step := range 12 {
+		f := newFleet(t, groupNamed("production"))
+		f.add("production", 2)
+		f.deploy("1.0.0")
+		bad := f.push("1.1.0", alwaysHealth(v1alpha1.HealthFailed))
+		f.runUntilPhase(v1alpha1.RunFailed)
+		f.runFor(time.Minute)
+		f.deploy("1.2.0")
+		f.setTemplate(bad)
+		bad.behaviour = healthyAfter(2 * time.Second)
+		f.runFor(time.Minute)
+		before := f.run.Number
+
+		a := f.order(v1alpha1.VerbRetry)
+		f.crashAfter = step
+		f.runFor(time.Minute)
+		wantOutcome(t, a, true, v1alpha1.ReasonAccepted)
+		if f.run.Number != before+1 || f.run.Attempt != 2 || bad.Attempts != 2 || f.run.Phase != v1alpha1.RunSucceeded {
+			t.Errorf("crash at step %d: run %d after %d, attempt %d (%d on record), %s", step, f.run.Number, before, f.run.Attempt, bad.Attempts, f.run.Phase)
+		}
+	}
+}
+
 func TestLaw13RetryIsRefusedWhileARollbackIsOpenOnAReachableCluster(t *testing.T) {
 	f := newFleet(t, groupNamed("all"))
 	f.add("all", 3)
