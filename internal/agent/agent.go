@@ -151,7 +151,7 @@ func newAgent(o Options) (*agent, error) {
 			func(context.Context) error { return a.reporter.vouches() },
 			answers(managedKube),
 		},
-		sooner: make(chan struct{}, 1),
+		sooner: newBell(),
 	}
 	return a, nil
 }
@@ -341,10 +341,7 @@ func (a *agent) deliveryHandler(ctx context.Context) toolscache.ResourceEventHan
 		}
 		a.watches.want(ctx, a.deliveries.wantedKinds())
 		a.reporter.mark(delivery.Name)
-		select {
-		case a.lease.sooner <- struct{}{}:
-		default:
-		}
+		a.lease.sooner.ring()
 	}
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    put,

@@ -51,7 +51,7 @@ type endpoints struct {
 	changed  func(names ...string)
 	recalled *recollection
 
-	wake   chan struct{}
+	wake   bell
 	places chan struct{}
 
 	mu     sync.Mutex
@@ -83,7 +83,7 @@ type endpointState struct {
 func newEndpoints(dialer Dialer, interval time.Duration, clock clock.WithTicker) *endpoints {
 	return &endpoints{
 		dialer: dialer, interval: interval, clock: clock, changed: func(...string) {}, recalled: &recollection{},
-		wake: make(chan struct{}, 1), places: make(chan struct{}, probesAtOnce), rounds: map[string]*probing{},
+		wake: newBell(), places: make(chan struct{}, probesAtOnce), rounds: map[string]*probing{},
 	}
 }
 
@@ -108,7 +108,7 @@ func (e *endpoints) about(d *v1alpha1.RolloutDelivery, objects v1alpha1.Health) 
 	}
 	if !round.due && objects == v1alpha1.HealthHealthy {
 		round.due = true
-		e.poke()
+		e.wake.ring()
 	}
 	report := make([]v1alpha1.EndpointHealth, len(round.states))
 	for i, state := range round.states {
@@ -135,7 +135,7 @@ func (e *endpoints) begin(d *v1alpha1.RolloutDelivery) *probing {
 		round.due = round.due || round.states[i].answered
 	}
 	if round.due {
-		e.poke()
+		e.wake.ring()
 	}
 	e.metrics.forgetEndpoints(d.Spec.Rollout)
 	return round
@@ -150,13 +150,6 @@ func (e *endpoints) forget(name string) {
 			round.stop()
 		}
 		delete(e.rounds, name)
-	}
-}
-
-func (e *endpoints) poke() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
 	}
 }
 

@@ -39,7 +39,7 @@ type lease struct {
 	// vouches returns an error while the reports must not be believed.
 	vouches []func(context.Context) error
 	// sooner is signalled when isFast may have become true.
-	sooner chan struct{}
+	sooner bell
 }
 
 // run renews until the context ends. When a delivery arrives it renews at

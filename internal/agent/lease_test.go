@@ -47,7 +47,7 @@ func startLease(t *testing.T) *leaseFixture {
 			}
 			return nil
 		}},
-		sooner: make(chan struct{}, 1),
+		sooner: newBell(),
 	}
 	return f
 }

@@ -48,7 +48,7 @@ type podStarts struct {
 	clock   clock.WithTicker
 	metrics *Metrics
 	changed func(names ...string)
-	wake    chan struct{}
+	wake    bell
 
 	mu     sync.Mutex
 	counts map[string]podStart
@@ -69,7 +69,7 @@ type podStart struct {
 }
 
 func newPodStarts(kube kubernetes.Interface, look Look, clock clock.WithTicker, changed func(names ...string)) *podStarts {
-	return &podStarts{kube: kube, look: look, clock: clock, changed: changed, wake: make(chan struct{}, 1), counts: map[string]podStart{}}
+	return &podStarts{kube: kube, look: look, clock: clock, changed: changed, wake: newBell(), counts: map[string]podStart{}}
 }
 
 // judge adds the signal to a report on the objects. It returns false while the
@@ -89,7 +89,7 @@ func (p *podStarts) judge(d *v1alpha1.RolloutDelivery, report v1alpha1.AgentRepo
 	healthy := report.Health == v1alpha1.HealthHealthy
 	if s.lookedAt.IsZero() || healthy && !s.healthy {
 		s.fresh = false
-		p.poke()
+		p.wake.ring()
 	}
 	s.delivery, s.healthy = d, healthy
 	p.counts[d.Name] = s
@@ -109,13 +109,6 @@ func (p *podStarts) forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.counts, name)
-}
-
-func (p *podStarts) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
 }
 
 // run counts until the context ends. Where no policy asks for it the cluster is

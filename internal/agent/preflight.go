@@ -50,7 +50,7 @@ type preflights struct {
 	metadata  metadata.Interface
 	clock     clock.WithTicker
 	changed   func(names ...string)
-	wake      chan struct{}
+	wake      bell
 
 	mu        sync.Mutex
 	inquiries map[string]inquiry
@@ -74,7 +74,7 @@ type finding struct {
 func newPreflights(d discoverer, m metadata.Interface, clock clock.WithTicker, changed func(names ...string)) *preflights {
 	return &preflights{
 		discovery: d, metadata: m, clock: clock, changed: changed,
-		wake: make(chan struct{}, 1), inquiries: map[string]inquiry{},
+		wake: newBell(), inquiries: map[string]inquiry{},
 	}
 }
 
@@ -90,7 +90,7 @@ func (p *preflights) report(d *v1alpha1.RolloutDelivery) (v1alpha1.AgentReport, 
 	}
 	p.mu.Unlock()
 	if !isSame {
-		p.poke()
+		p.wake.ring()
 		return v1alpha1.AgentReport{}, false
 	}
 	if !asked.answered {
@@ -112,13 +112,6 @@ func (p *preflights) forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.inquiries, name)
-}
-
-func (p *preflights) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
 }
 
 // run looks until the context ends. Without a delivery in its preflight it

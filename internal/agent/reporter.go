@@ -57,7 +57,7 @@ type reporter struct {
 	resync     time.Duration
 	metrics    *Metrics
 
-	wake chan struct{}
+	wake bell
 
 	mu sync.Mutex
 	// marked deliveries are evaluated by the next pass.
@@ -81,7 +81,7 @@ type reporter struct {
 func newReporter(addons addonClient, d *deliveries, judge judgement, clock clock.WithTicker) *reporter {
 	return &reporter{
 		addons: addons, deliveries: d, judge: judge, clock: clock, resync: 5 * time.Minute,
-		wake: make(chan struct{}, 1), marked: sets.New[string](), behindSince: clock.Now(), caughtUp: make(chan struct{}),
+		wake: newBell(), marked: sets.New[string](), behindSince: clock.Now(), caughtUp: make(chan struct{}),
 		ours: map[string]metav1.Condition{}, unsettled: sets.New[string](),
 	}
 }
@@ -94,10 +94,7 @@ func (r *reporter) mark(names ...string) {
 		r.behindSince = r.clock.Now()
 	}
 	r.mu.Unlock()
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.wake.ring()
 }
 
 // objectChanged implements observer.
