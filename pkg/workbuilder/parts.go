@@ -250,13 +250,13 @@ func (a *assignment) firstWithRoom(size int) int32 {
 // two works never fight about it, and the part that it leaves need not have room
 // for its new content.
 func placeholder(object *unstructured.Unstructured) *unstructured.Unstructured {
-	stub := &unstructured.Unstructured{Object: map[string]any{}}
-	stub.SetAPIVersion(object.GetAPIVersion())
-	stub.SetKind(object.GetKind())
-	stub.SetNamespace(object.GetNamespace())
-	stub.SetName(object.GetName())
-	stub.SetAnnotations(map[string]string{v1alpha1.AnnotationPlaceholder: "true"})
-	return stub
+	listed := &unstructured.Unstructured{Object: map[string]any{}}
+	listed.SetAPIVersion(object.GetAPIVersion())
+	listed.SetKind(object.GetKind())
+	listed.SetNamespace(object.GetNamespace())
+	listed.SetName(object.GetName())
+	listed.SetAnnotations(map[string]string{v1alpha1.AnnotationPlaceholder: "true"})
+	return listed
 }
 
 // isPlaceholder tells whether a present object is none of the content.

@@ -189,14 +189,14 @@ func (b builder) load(number int32) ([]cargo, error) {
 				continue
 			}
 			seen[key] = true
-			stub := placeholder(carried.object)
-			manifest, err := encode(stub)
+			listed := placeholder(carried.object)
+			manifest, err := encode(listed)
 			if err != nil {
 				return nil, err
 			}
 			room -= manifest.Size()
 			if isNew {
-				load = append(load, cargo{stub, manifest})
+				load = append(load, cargo{listed, manifest})
 				continue
 			}
 			losing = append(losing, cargo(carried))
@@ -209,15 +209,15 @@ func (b builder) load(number int32) ([]cargo, error) {
 			if b.isHeld(old.object) != isHeld {
 				continue
 			}
-			stub := placeholder(old.object)
-			manifest, err := encode(stub)
+			listed := placeholder(old.object)
+			manifest, err := encode(listed)
 			if err != nil {
 				return nil, err
 			}
 			if more := old.manifest.Size() - manifest.Size(); more <= room {
 				room -= more
 			} else {
-				old = cargo{stub, manifest}
+				old = cargo{listed, manifest}
 			}
 			load = append(load, old)
 		}

@@ -238,7 +238,12 @@ var _ = Describe("A rollout on real OCM", Ordered, func() {
 		for i := range 20 {
 			version = fmt.Sprintf("1.6.%d", i)
 			release(ctx, version, version)
-			time.Sleep(500 * time.Millisecond) // Twenty edits in ten seconds are the case.
+			// As fast as the manager takes them up: each of them becomes a revision.
+			Eventually(func(g Gomega) {
+				r := getRollout(ctx)
+				g.Expect(r.Status.ObservedGeneration).To(Equal(r.Generation))
+				g.Expect(r.Status.CurrentRevision).To(HaveField("Version", version))
+			}).WithContext(ctx).Should(Succeed())
 		}
 		eventuallySucceeded(ctx, version)
 		for cluster, uids := range before {
