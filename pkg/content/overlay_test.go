@@ -350,3 +350,20 @@ func mustJSON(t *testing.T, objects []*unstructured.Unstructured) string {
 	}
 	return text
 }
+
+// A revision that another release of the manager froze is checked as well.
+func TestNoOverlayMakesAnotherObjectOfOne(t *testing.T) {
+	for patch, path := range map[string]string{
+		`{"metadata": {"name": "other"}}`:                                     "/metadata/name",
+		`{"metadata": {"namespace": "other"}}`:                                "/metadata/namespace",
+		`[{"op": "replace", "path": "/kind", "value": "ReplicaSet"}]`:         "/kind",
+		`[{"op": "replace", "path": "/apiVersion", "value": "apps/v1beta1"}]`: "/apiVersion",
+	} {
+		override := v1alpha1.Override{Name: "eu", Patches: []v1alpha1.Patch{{Target: v1alpha1.ObjectTarget{Kind: "Deployment"}, Patch: patch}}}
+		_, _, err := Overlay(objectsOf(t, template), []v1alpha1.Override{override}, berlin, &Resolution{Overrides: []string{"eu"}})
+		var unfit *OverrideError
+		if !errors.As(err, &unfit) || unfit.Path != path {
+			t.Errorf("%s: got %v", patch, err)
+		}
+	}
+}
