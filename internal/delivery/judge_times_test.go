@@ -60,6 +60,28 @@ func TestADegradedIntervalBreaksTheProofAndIsVisible(t *testing.T) { // case I5
 	s.expect("unhealthy milliseconds add up", status.Clock.UnhealthyMilliseconds, int64(15_000))
 }
 
+func TestLaw7TheTimeWithoutAManagerIsNoUnhealthyTime(t *testing.T) {
+	s := tell(t, written())
+	s.at(10, reports(v1alpha1.HealthHealthy))
+	s.at(60, reports(v1alpha1.HealthDegraded))
+	s.Observation.Run.UnwatchedFrom, s.Observation.Run.UnwatchedUntil = noon.Add(65*time.Second), noon.Add(1000*time.Second)
+	status := s.at(1003, reports(v1alpha1.HealthHealthy))
+	s.expect("unhealthy milliseconds", status.Clock.UnhealthyMilliseconds, int64(5_000+3_000))
+}
+
+func TestLaw7TheClockOfARunKnowsTheTimeWithoutAManagerBeforeItIsRecorded(t *testing.T) {
+	run := &v1alpha1.Run{Number: 2, StartedAt: *stamp(noon), PausedMilliseconds: 1000}
+	from, until := noon.Add(time.Minute), noon.Add(11*time.Minute)
+	before := ClockOf(run, from, until).pausedMilliseconds(until)
+	if want := (time.Second + 11*time.Minute).Milliseconds(); before != want {
+		t.Errorf("paused for %d ms, want %d: the absence, and a minute to catch up", before, want)
+	}
+	run.PausedMilliseconds, run.UnwatchedUntil = before, stamp(until)
+	if recorded := ClockOf(run, from, until).pausedMilliseconds(until); recorded != before {
+		t.Errorf("once it is recorded it is %d ms, and was %d", recorded, before)
+	}
+}
+
 func TestBeforeTheFirstProofNothingCountsAsUnhealthyTime(t *testing.T) {
 	s := tell(t, written())
 	status := s.at(10, reports(v1alpha1.HealthDegraded))

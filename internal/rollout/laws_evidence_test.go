@@ -353,6 +353,28 @@ func TestLaw7NobodyFailsWhileNoManagerIsWatching(t *testing.T) {
 	}
 }
 
+func TestLaw7AProofThatANewManagerSeesLateIsNotLate(t *testing.T) {
+	f := newFleet(t, groupNamed("production"))
+	f.add("production", 1)
+	f.deploy("1.0.0")
+	f.push("1.1.0", healthyAfter(9*time.Minute+50*time.Second))
+	f.runUntil("written", func() bool { return len(f.holding(f.revisions[1])) == 1 })
+	f.runFor(9*time.Minute + 40*time.Second)
+	f.outage(15 * time.Minute)
+	// The hub hears of the health only half a minute after the manager is back.
+	c := f.cluster("production-1")
+	c.set(c.connected, false)
+	for range 40 {
+		f.now = f.now.Add(time.Second)
+	}
+	c.set(c.connected, true)
+	f.dirty = true
+	f.runFor(5 * time.Minute)
+	if f.run.Phase != v1alpha1.RunSucceeded {
+		t.Errorf("the run is %s: %+v", f.run.Phase, f.run.HaltCause)
+	}
+}
+
 func TestLaw7AClusterThatDoesNothingStillFailsAfterAnOutage(t *testing.T) {
 	f := newFleet(t, groupNamed("production"))
 	f.add("production", 3)
