@@ -52,6 +52,12 @@ func (o *Observer) readRevisions(ctx context.Context, fro *v1alpha1.FleetRollout
 		}
 	}
 
+	lost, err := o.restoreRecords(ctx, fro, &retained)
+	if err != nil {
+		return err
+	}
+	snapshot.Revisions = append(snapshot.Revisions, lost...)
+
 	observation.Revisions = make(map[string]*v1alpha1.RolloutRevision, len(retained))
 	for i := range retained {
 		described, err := o.describe(ctx, &retained[i])

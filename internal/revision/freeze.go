@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -89,11 +90,7 @@ func (c contents) freeze(spec v1alpha1.FleetRolloutSpec, hashKey []byte) (Frozen
 		out := v1alpha1.Component{Name: part.name}
 		for _, m := range part.manifests {
 			out.Manifests = append(out.Manifests, runtime.RawExtension{Raw: m.raw})
-			frozen.Inventory = append(frozen.Inventory, v1alpha1.InventoryEntry{
-				ObjectReference: m.reference,
-				Hash:            frozen.Payload.HashOf(m.raw),
-				Component:       part.name,
-			})
+			frozen.Inventory = append(frozen.Inventory, entryOf(frozen.Payload, part.name, m.reference, m.raw))
 		}
 		frozen.Payload.Template.Components = append(frozen.Payload.Template.Components, out)
 	}
@@ -106,6 +103,27 @@ func (c contents) freeze(spec v1alpha1.FleetRolloutSpec, hashKey []byte) (Frozen
 	}
 	frozen.Digest = v1alpha1.HashOf(raw)
 	return frozen, nil
+}
+
+func entryOf(payload v1alpha1.RevisionPayload, component string, reference v1alpha1.ObjectReference, raw []byte) v1alpha1.InventoryEntry {
+	return v1alpha1.InventoryEntry{ObjectReference: reference, Hash: payload.HashOf(raw), Component: component}
+}
+
+// Thaw makes a Frozen again out of the payload that it was stored as, for a record
+// that was lost. DecodePayload has verified the digest. It returns an error if a
+// manifest is not an object.
+func Thaw(payload v1alpha1.RevisionPayload, digest string) (Frozen, error) {
+	thawed := Frozen{Payload: payload, Digest: digest}
+	for _, component := range payload.Template.Components {
+		for i, manifest := range component.Manifests {
+			object := &unstructured.Unstructured{}
+			if err := object.UnmarshalJSON(manifest.Raw); err != nil {
+				return Frozen{}, fmt.Errorf("read manifest %d of component %q: %w", i, component.Name, err)
+			}
+			thawed.Inventory = append(thawed.Inventory, entryOf(payload, component.Name, v1alpha1.ReferenceOf(object), manifest.Raw))
+		}
+	}
+	return thawed, nil
 }
 
 func checkVersion(path *field.Path, version string) field.ErrorList {

@@ -289,3 +289,24 @@ func FuzzFreeze(f *testing.F) {
 		}
 	})
 }
+
+func TestAPayloadThawsToWhatItWasFrozenFrom(t *testing.T) {
+	frozen := freeze(t, specOf(t,
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop}\ndata: {a: \"1\"}"))
+	data, err := EncodePayload(frozen.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := DecodePayload(data, frozen.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	thawed, err := Thaw(payload, frozen.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(frozen.Inventory, thawed.Inventory); diff != "" || thawed.Digest != frozen.Digest {
+		t.Errorf("inventory (-frozen +thawed):\n%s", diff)
+	}
+}

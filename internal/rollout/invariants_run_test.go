@@ -63,8 +63,11 @@ func (l *lawful) checkConcurrency(s Snapshot, p Plan) {
 	size, occupied, needing := map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
-		if !c.Exists || c.Deleting || (c.Delivery != nil && c.Delivery.Spec.Removal != "") {
+		if !c.Exists || c.Deleting {
 			continue
+		}
+		if c.Delivery != nil && c.Delivery.Spec.Removal != "" && !(c.Selected && c.Delivery.Status.State == v1alpha1.StateRemoved) {
+			continue // One that is selected again once everything was removed comes anew.
 		}
 		g := l.groupOf(p, c)
 		size[g]++

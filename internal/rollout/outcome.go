@@ -52,7 +52,7 @@ func (d *decision) outcome(judgements []Judgement) Outcome {
 	open := d.openRollbackRecord()
 	o.Progressing = !d.in.Deleting && (d.progressing() || (open != nil && open.Result == v1alpha1.RollbackInProgress))
 	o.Stalled = d.stalled()
-	o.Cause = d.inTheWay(open)
+	o.Cause = d.withLostStable(d.inTheWay(open))
 	if o.Cause.Reason != "" {
 		return o
 	}
@@ -117,15 +117,42 @@ func (d *decision) openRollbackCause(r *v1alpha1.RollbackRecord) v1alpha1.Cause 
 		Message: clip(fmt.Sprintf("rolling back to %s, %d of %s restored: %s", r.To.Version, r.Restored, clusters(int(r.Clusters)), r.Cause.Message))}
 }
 
+// lostStable says why the stable revision could not be put back; nil if it can.
+func (d *decision) lostStable() *v1alpha1.Cause {
+	if d.stable == nil || d.in.Deleting {
+		return nil
+	}
+	return d.problemOf(d.stable.Digest)
+}
+
+// withLostStable adds to what is in the way that there is nothing to roll back
+// to. If nothing else is in the way, that is: joining clusters and the next
+// rollback need it.
+func (d *decision) withLostStable(cause v1alpha1.Cause) v1alpha1.Cause {
+	lost := d.lostStable()
+	switch {
+	case lost == nil || strings.Contains(cause.Message, lost.Message):
+		return cause
+	case cause.Reason == "":
+		return *lost
+	}
+	return v1alpha1.Cause{Reason: cause.Reason, Message: both(cause.Message, "besides, the stable revision cannot be put back: "+lost.Message)}
+}
+
+// both are two messages in one, of which neither hides the other.
+func both(first, second string) string {
+	const room = 400 // of a message's bytes, for the second
+	if len(first) > v1alpha1.MaxMessageLength-room {
+		first = strings.ToValidUTF8(first[:v1alpha1.MaxMessageLength-room], "") + "…"
+	}
+	return clip(first + "; " + second)
+}
+
 // besideRun is a cause that keeps the template from taking the place of the going
 // run, with what that does meanwhile.
 func (d *decision) besideRun(cause v1alpha1.Cause, open *v1alpha1.RollbackRecord) v1alpha1.Cause {
 	if d.progressing() {
-		const room = 400 // of a message's bytes, so that the run is not cut off
-		if len(cause.Message) > v1alpha1.MaxMessageLength-room {
-			cause.Message = strings.ToValidUTF8(cause.Message[:v1alpha1.MaxMessageLength-room], "") + "…"
-		}
-		cause.Message = clip(fmt.Sprintf("%s; meanwhile %s", cause.Message, d.progressCause(open).Message))
+		cause.Message = both(cause.Message, "meanwhile "+d.progressCause(open).Message)
 	}
 	return cause
 }
@@ -251,7 +278,7 @@ func (d *decision) stalled() *v1alpha1.Cause {
 	case d.hindrance != nil:
 		cause = *d.hindrance
 	default:
-		return nil
+		return d.lostStable()
 	}
 	return &cause
 }

@@ -44,6 +44,13 @@ func (d *decision) decideVerdict(r *Revision) {
 			Message: "a newer revision took the place of its run",
 		})
 	}
+	if !isLast && before == v1alpha1.VerdictCandidate && d.isStable(r.Digest) {
+		// Its record was deleted and made again.
+		change.Verdict, change.Cause = v1alpha1.VerdictSucceeded, v1alpha1.Cause{
+			Reason:  v1alpha1.ReasonSucceeded,
+			Message: "it is the stable revision; its record was made again",
+		}
+	}
 	if d.left != nil && d.left.Digest == r.Digest {
 		change.Verdict, change.Cause = v1alpha1.VerdictFailed, d.leftCause
 	}
