@@ -72,7 +72,7 @@ func (d *deliveries) index() {
 	clear(d.objects)
 	clear(d.kinds)
 	for name, e := range d.entries {
-		if !canEvaluate(e.delivery) {
+		if !isWatched(e.delivery) {
 			continue
 		}
 		for _, object := range e.delivery.Status.Rendered.Objects {
@@ -124,7 +124,7 @@ func (d *deliveries) wantedKinds() map[schema.GroupVersionKind]extent {
 		wanted[kind] = extentOf(kind)
 	}
 	for _, e := range d.entries {
-		if !canEvaluate(e.delivery) {
+		if !isWatched(e.delivery) {
 			continue
 		}
 		for _, object := range e.delivery.Status.Rendered.Objects {
@@ -135,6 +135,14 @@ func (d *deliveries) wantedKinds() map[schema.GroupVersionKind]extent {
 		}
 	}
 	return wanted
+}
+
+// isWatched tells whether the objects of a delivery are followed: those that were
+// rendered last, also while a newer intent is not rendered yet. Most of them stay,
+// and what is known of their past would be lost with their watch: since when they
+// have their content, which Jobs completed, what was said about earlier content.
+func isWatched(d *v1alpha1.RolloutDelivery) bool {
+	return d.Status.Rendered != nil && d.Spec.Removal == ""
 }
 
 // isChecked tells whether a check of the delivery's policy targets an object.

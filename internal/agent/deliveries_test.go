@@ -119,3 +119,24 @@ func TestTheEndOfAPreflightConcernsTheAgent(t *testing.T) {
 		t.Error("which of the two writes it is does not concern the agent")
 	}
 }
+
+func TestANewIntentEndsNoWatchBeforeItIsRendered(t *testing.T) {
+	d := newDeliveries(testclock.NewFakeClock(time.Unix(0, 0)))
+	delivery := deliveryOf(configRef, jobRef)
+	d.put(delivery)
+	before := d.wantedKinds()
+
+	next := delivery.DeepCopy()
+	next.Spec.Delivery++
+	next.Spec.Revision.Digest = "sha256:r3"
+	d.put(next)
+	if diff := cmp.Diff(before, d.wantedKinds()); diff != "" {
+		t.Errorf("what is known of the objects is lost with their watches (-before +after):\n%s", diff)
+	}
+	going := next.DeepCopy()
+	going.Spec.Removal = v1alpha1.DeletePolicyDelete
+	d.put(going)
+	if left := d.wantedKinds(); len(left) != 0 {
+		t.Errorf("it is being removed, and %v is still watched", left)
+	}
+}
