@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -133,12 +134,27 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context, globs ...string) error {
 			}
 			for _, condition := range crd.Status.Conditions {
 				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-					return nil
+					return isDiscovered(k8s, crd)
 				}
 			}
 			return fmt.Errorf("not established")
 		})
 	})
+}
+
+// isDiscovered asks whether clients find the kind of a CRD: the API server lists it
+// a moment after it is established, and on a busy machine that moment is long.
+func isDiscovered(k8s client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
+	kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+	for _, version := range crd.Spec.Versions {
+		if !version.Served {
+			continue
+		}
+		if _, err := k8s.RESTMapper().RESTMapping(kind, version.Name); err != nil {
+			return fmt.Errorf("not discovered: %w", err)
+		}
+	}
+	return nil
 }
 
 func readCRDs(globs []string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
